@@ -250,18 +250,23 @@ def literal_trie(
         nodes [n, 3] (kind, arg, next), spans [.., 2] of `data` of the nodes of kind K_BYTE, options of splits, entries.
     """
 
-def flatten(joined: _Bytes, offsets: _Longs, ids: _Ints) -> tuple[_Bytes, _Bytes, _Ints, _Ints]:
-    """data, depths, ends and tokens of a `Trie` of sorted, distinct tokens."""
+class TokenTrie:
+    """A `Trie` (vocabulary/trie.py): its nodes, and what is known of sub-trees (core/vocabulary.h).
 
-def summarise(
-    data: _Bytes,
-    depths: _Bytes,
-    ends: _Ints,
-    tokens: _Ints,
-    next_same: _Ints,
-    wide: WideKinds,
-) -> tuple[_Ints, _Words, _Ints, _Ints, _Bytes]:
-    """summary_of, summaries, ordered, firsts and lens of a `Trie`."""
+    Args:
+        joined, offsets: sorted, distinct tokens, one after the other; ids: theirs.
+        next_same: int32[num_tokens], the next greater id with the same bytes, or -1.
+    """
+
+    def __init__(self, joined: _Bytes, offsets: _Longs, ids: _Ints, next_same: _Ints, wide: WideKinds) -> None: ...
+    @property
+    def node_bytes(self) -> _Bytes: ...
+    @property
+    def node_ends(self) -> _Ints: ...
+    @property
+    def node_tokens(self) -> _Ints: ...
+    @property
+    def root_nodes(self) -> _Ints: ...
 
 def plain_lens(data: _Bytes, offsets: _Ints, plain0: int, plain1: int, limit: int) -> _Ints:
     """int32[num_tokens]: the number of characters of each token that is plain, else 0; see core/trie.h."""
@@ -278,9 +283,9 @@ def token_ends(trie: TokenTrie, text: bytes, begin: int, follow: _Bytes) -> tupl
 class NetworkArrays:
     """The arrays of a network that `Positions` has built, laid out without the interpreter's lock (core/laying.h).
 
-    kinds, args, nexts, costs: by node; entries: by number of the rule; loops: entry node, minimum, maximum (-1:
-    none) and cost of one item of each; set_bytes: all bytes that the texts of members have; shortest: bytes of the
-    shortest text.
+    kinds, args, nexts, costs: by node; entries: by number of the rule; loops: entry node, minimum, maximum (-1: none)
+    and cost of one item of each; set_bytes: all bytes that the texts of members have; shortest: bytes of the shortest
+    text.
     """
 
     def __init__(self, packed: _Ints, literals: bytes) -> None: ...
@@ -319,23 +324,6 @@ class OutOfWork(Exception):
 UNUSED_AUTOMATON_BYTES: int
 """Memory of an automaton before anything is known of it."""
 
-class TokenTrie:
-    """The arrays of a `Trie` (vocabulary/trie.py). They are kept."""
-
-    def __init__(
-        self,
-        data: _Bytes,
-        depths: _Bytes,
-        ends: _Ints,
-        tokens: _Ints,
-        roots: _Ints,
-        summary_of: _Ints,
-        summaries: _Words,
-        ordered: _Ints,
-        firsts: _Ints,
-        lens: _Bytes,
-    ) -> None: ...
-
 class Vocabulary:
     """What all automata over one vocabulary have in common: tries, tokens, and scratch space for calls."""
 
@@ -343,7 +331,6 @@ class Vocabulary:
         self,
         whole: TokenTrie,
         rest: TokenTrie,
-        next_same: _Ints,
         token_bytes: _Bytes,
         token_offsets: _Ints,
         plain_rows: _Ints,

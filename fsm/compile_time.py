@@ -61,39 +61,30 @@ class CompileTime:
         return 0
 
     def check_here(self) -> None:
-        """ConstraintTooLarge without a place if the time is over, for code that does not know its place.
+        """`check` for code that does not know its place; its caller names the place."""
+        self.check()
 
-        Its caller names the place.
-        """
-        if self._is_over():
-            raise ConstraintTooLarge(self.complaint)
-
-    def check(self, pointer: str, name: str = "") -> None:
+    def check(self, pointer: str | None = None, name: str = "") -> None:
         """ConstraintTooLarge if the time is over; `pointer` or `name`: of what would be compiled next."""
         if self._is_over():
-            raise ConstraintTooLarge(f"{name or pointer or '/'}: {self.complaint}", pointer=pointer)
+            place = "" if pointer is None and not name else f"{name or pointer or '/'}: "
+            raise ConstraintTooLarge(place + self.complaint, pointer=pointer or "")
 
     def over(self, items: Iterable[Item], pointer: str | None = None, name: str = "") -> Iterator[Item]:
         """The items, with the time checked before the first and now and then: for loops over many small things.
 
-        pointer, name: as `check` has them; without them, as `check_here`.
+        pointer, name: as `check` has them.
         """
         if type(items) is tuple and len(items) <= FEW:  # which is most often so, and takes a tenth of the time
-            self._check(pointer, name)
+            self.check(pointer, name)
             return iter(items)
         return self._over(items, pointer, name)
 
     def _over(self, items: Iterable[Item], pointer: str | None, name: str) -> Iterator[Item]:
         for index, item in enumerate(items):
             if index & (FEW - 1) == 0:
-                self._check(pointer, name)
+                self.check(pointer, name)
             yield item
-
-    def _check(self, pointer: str | None, name: str) -> None:
-        if self._is_over():
-            if pointer is None and not name:
-                self.check_here()
-            self.check(pointer or "", name)
 
     def most_work(self, max_work: int, work_per_second: int) -> int:
         """How much work there is time for, at most `max_work`: for code that cannot check the time while it runs."""

@@ -16,53 +16,26 @@ namespace {
 using IntArray = Array<int32_t>;
 using ByteArray = Array<uint8_t>;
 
-void make_trie(BoundTrie* made, ByteArray bytes, ByteArray depths, IntArray ends, IntArray tokens, IntArray roots,
-               IntArray summary_of, Array2<uint64_t> summaries, IntArray ordered, IntArray firsts, ByteArray lens) {
-  check_size("depths", depths.shape(0), static_cast<int64_t>(bytes.shape(0)));
-  for (const IntArray* array : {&ends, &tokens, &summary_of}) {
-    check_size("ends, tokens or summary_of", array->shape(0), static_cast<int64_t>(bytes.shape(0)));
-  }
-  check_size("roots", roots.shape(0), 256);
-  check_size("summaries", summaries.shape(1), 3);
-  check_size("firsts", firsts.shape(0), static_cast<int64_t>(bytes.shape(0)) + 1);
-  check_size("lens", lens.shape(0), static_cast<int64_t>(ordered.shape(0)));
-  Kept kept;
-  const TokenTrie trie{.bytes = keep(kept, bytes), .depths = keep(kept, depths), .ends = keep(kept, ends),
-                       .tokens = keep(kept, tokens), .roots = keep(kept, roots), .summary_of = keep(kept, summary_of),
-                       .summaries = keep(kept, summaries), .ordered = keep(kept, ordered),
-                       .firsts = keep(kept, firsts), .lens = keep(kept, lens),
-                       .size = static_cast<int64_t>(bytes.shape(0))};
-  check_trie(trie, summaries.shape(0), ordered.shape(0));
-  new (made) BoundTrie{std::move(kept), trie};
-}
-
-void make_vocabulary(BoundVocabulary* made, BoundTrie& whole, BoundTrie& rest, IntArray next_same,
-                     ByteArray token_bytes, IntArray token_offsets, Array2<int32_t> plain_rows, IntArray all_tokens,
-                     IntArray eos) {
-  check(token_offsets.shape(0) > 0, "token_offsets", "is empty");
-  check_size("next_same", next_same.shape(0), static_cast<int64_t>(token_offsets.shape(0)) - 1);
+void make_vocabulary(BoundVocabulary* made, const TokenTrie& whole, const TokenTrie& rest, ByteArray token_bytes,
+                     IntArray token_offsets, Array2<int32_t> plain_rows, IntArray all_tokens, IntArray eos) {
+  check_offsets("token_offsets", span_of(token_offsets), static_cast<int64_t>(token_bytes.shape(0)));
+  const int64_t num_tokens = static_cast<int64_t>(whole.next_same.size());
+  check_size("rest", rest.next_same.size(), num_tokens);
+  check_size("token_offsets", token_offsets.shape(0), num_tokens + 1);
+  check(num_tokens <= 32 * static_cast<int64_t>(all_tokens.shape(0)), "all_tokens", "is shorter than the vocabulary");
   check_size("plain_rows", plain_rows.shape(0), NUM_PLAIN_ROWS + 1);
   check_size("plain_rows", plain_rows.shape(1), static_cast<int64_t>(all_tokens.shape(0)));
   check_size("eos", eos.shape(0), static_cast<int64_t>(all_tokens.shape(0)));
-  new (made) BoundVocabulary();
+  new (made) BoundVocabulary(whole, rest);
   Kept& kept = made->kept;
   Vocabulary& vocabulary = made->vocabulary;
-  vocabulary.whole = whole.trie;
-  vocabulary.rest = rest.trie;
-  vocabulary.next_same = keep(kept, next_same);
   vocabulary.token_bytes = keep(kept, token_bytes);
   vocabulary.token_offsets = keep(kept, token_offsets);
   vocabulary.plain_rows = keep(kept, plain_rows);
   vocabulary.all_tokens = keep(kept, all_tokens);
   vocabulary.eos = keep(kept, eos);
   vocabulary.num_words = static_cast<int64_t>(all_tokens.shape(0));
-  vocabulary.num_tokens = static_cast<int64_t>(token_offsets.shape(0)) - 1;
-  try {
-    check_vocabulary(vocabulary, token_bytes.shape(0));
-  } catch (...) {  // what was not constructed is not destroyed
-    made->~BoundVocabulary();
-    throw;
-  }
+  vocabulary.num_tokens = num_tokens;
 }
 
 void make_arrays(NetworkArrays* made, IntArray packed, nb::bytes literals) {
@@ -296,7 +269,6 @@ void bind_automaton(nb::module_& module) {
   nb::register_exception_translator(raise_too_large, nullptr);
   nb::register_exception_translator(raise_out_of_work, out_of_work.ptr());  // the module keeps it alive
   module.attr("UNUSED_AUTOMATON_BYTES") = States::FIRST_BYTES;
-  nb::class_<BoundTrie>(module, "TokenTrie").def("__init__", make_trie);
   nb::class_<BoundVocabulary>(module, "Vocabulary")
       .def("__init__", make_vocabulary, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>());
   bind_networks(module);

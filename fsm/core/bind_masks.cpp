@@ -60,7 +60,7 @@ void check_bits(const Self& self, const Bits& bits) { check_row(self.automaton.v
 void check_exits(const TokenTrie& trie, Ints exits, Ints starts) {
   check_size("starts", starts.size(), 257);
   check_offsets("starts", starts, static_cast<int64_t>(exits.size()));
-  check_values("exits", exits, 0, trie.size);
+  check_values("exits", exits, 0, trie.size());
 }
 
 void check_place(const TextTable& text, int64_t sub, int64_t count) {

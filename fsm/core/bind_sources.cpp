@@ -87,37 +87,39 @@ void bind_tries(nb::module_& module) {
     return nb::make_tuple(rows_of(std::move(found.nodes), 3), rows_of(std::move(found.spans), 2),
                           array_of(found.options), array_of(found.entries));
   });
-  module.def("flatten", [](ByteArray joined, WordArray offsets, IntArray ids) {
+  nb::class_<TokenTrie> trie(module, "TokenTrie");
+  trie.def("__init__", [](TokenTrie* made, ByteArray joined, WordArray offsets, IntArray ids, IntArray next_same,
+                          const BoundWideKinds& bound) {
     check_size("offsets", offsets.shape(0), static_cast<int64_t>(ids.shape(0)) + 1);
     check_offsets("offsets", span_of(offsets), static_cast<int64_t>(joined.shape(0)));
     for (size_t token = 0; token < ids.shape(0); ++token) {
       check_number("the length of a token", offsets.data()[token + 1] - offsets.data()[token], 1, MAX_TOKEN_LEN);
     }
-    FlatTrie found = flatten(span_of(joined), span_of(offsets), span_of(ids));
-    return nb::make_tuple(array_of(found.bytes), array_of(found.depths),
-                          array_of(found.ends), array_of(found.tokens));
+    const int64_t num_tokens = static_cast<int64_t>(next_same.shape(0));
+    check_values("ids", span_of(ids), 0, num_tokens);
+    check_values("next_same", span_of(next_same), -1, num_tokens);
+    for (int64_t token = 0; token < num_tokens; ++token) {  // so following it ends
+      check(next_same.data()[token] < 0 || next_same.data()[token] > token, "next_same", "does not rise");
+    }
+    new (made) TokenTrie(build_trie(span_of(joined), span_of(offsets), span_of(ids), span_of(next_same), bound.wide));
   });
-  module.def("summarise", [](ByteArray bytes, ByteArray depths, IntArray ends, IntArray tokens, IntArray next_same,
-                             const BoundWideKinds& bound) {
-    const TrieView trie{span_of(bytes), span_of(depths), span_of(ends), span_of(tokens)};
-    check_view(trie, span_of(next_same));
-    Summaries found = summarise(trie, span_of(next_same), bound.wide);
-    const size_t num_summaries = found.summaries.size() / 3;
-    return nb::make_tuple(array_of(found.summary_of),
-                          shaped<uint64_t>(found.summaries, {num_summaries, 3}),
-                          array_of(found.ordered), array_of(found.firsts),
-                          array_of(found.lens));
-  });
+  auto array = [&](const char* name, auto field) {
+    trie.def_prop_ro(name, [field](const TokenTrie& one) { return array_of(one.*field); });
+  };
+  array("node_bytes", &TokenTrie::bytes);
+  array("node_ends", &TokenTrie::ends);
+  array("node_tokens", &TokenTrie::tokens);
+  array("root_nodes", &TokenTrie::roots);
   module.def("plain_lens", [](ByteArray bytes, IntArray offsets, uint64_t plain0, uint64_t plain1, int32_t limit) {
     check(offsets.shape(0) > 0, "offsets", "is empty");
     check_offsets("offsets", span_of(offsets), static_cast<int64_t>(bytes.shape(0)));
     return array_of(plain_lens(span_of(bytes), span_of(offsets), {plain0, plain1}, limit));
   });
-  module.def("token_ends", [](const BoundTrie& bound, nb::bytes text, size_t begin, ByteArray follow) {
+  module.def("token_ends", [](const TokenTrie& trie, nb::bytes text, size_t begin, ByteArray follow) {
     const Bytes data{static_cast<const uint8_t*>(text.data()), text.size()};
     if (begin >= data.size()) throw nb::index_error("the position is not in the text");
     check_size("follow", follow.shape(0), 256);
-    const TokenEnds found = token_ends(bound.trie, data, begin, span_of(follow));
+    const TokenEnds found = token_ends(trie, data, begin, span_of(follow));
     nb::list listed;
     for (int32_t end : found.ends) listed.append(end);
     return nb::make_tuple(listed, found.is_open);

@@ -17,14 +17,11 @@ namespace phloem::fsm {
 
 constexpr int64_t LONG_CALL = 1 << 12;  // configurations: about a millisecond
 
-struct BoundTrie {
-  Kept kept;
-  TokenTrie trie;
-};
-
 struct BoundVocabulary {
   Kept kept;
   Vocabulary vocabulary;
+
+  BoundVocabulary(const TokenTrie& all, const TokenTrie& others) : vocabulary(all, others) {}
 };
 
 struct BoundAutomaton {

@@ -52,10 +52,10 @@ void CompletionBounds::keep_each(int64_t state, int32_t* bits, int64_t limit, in
 void CompletionBounds::keep_by_walk(int64_t state, int32_t* bits, int64_t limit, int64_t most_bytes, Judged& judged) {
   const TokenTrie& trie = automaton_.vocabulary.whole;
   judged.states[0] = state;
-  walk_trie(automaton_, trie, judged.node, trie.size, judged.states, [&](int64_t node, int64_t target) {
+  walk_trie(automaton_, trie, judged.node, trie.size(), judged.states, [&](int64_t node, int64_t target) {
     if (trie.tokens[node] >= 0) {
       const int64_t needed = tokens_beyond(target, limit, most_bytes);
-      for (int64_t token = trie.tokens[node]; token >= 0; token = automaton_.vocabulary.next_same[token]) {
+      for (int64_t token = trie.tokens[node]; token >= 0; token = trie.next_same[token]) {
         if (!has_bit(bits, token)) continue;
         judged.worst = std::max(judged.worst, needed + 1);
         if (0 <= limit && limit < needed) clear_bit(bits, token);

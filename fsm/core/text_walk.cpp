@@ -27,7 +27,7 @@ class Walk {
     scratch_.places[0] = {place.sub / text_.num_nodes, place.sub % text_.num_nodes, place.count};
     if (scratch_.places[0].node == 0 && place.count >= least_) begin_with_a_row(scratch_.places[0]);
     const TokenTrie& trie = found_.in_rest ? vocabulary_.rest : vocabulary_.whole;
-    for (int64_t node = 0; node < trie.size;) node = enter(trie, node);
+    for (int64_t node = 0; node < trie.size();) node = enter(trie, node);
     return std::move(found_);
   }
 
@@ -88,7 +88,7 @@ class Walk {
       find(place.state);
     }
     const SafeCharacters& safe = scratch_.safe[slot];
-    const uint64_t* summary = trie.summaries + 3 * int64_t{trie.summary_of[node]};
+    const uint64_t* summary = trie.summaries.data() + 3 * int64_t{trie.summary_of[node]};
     if ((summary[0] & ~safe.ascii[0]) || (summary[1] & ~safe.ascii[1]) || (summary[2] & safe.unsafe_wide)) return false;
     const int64_t height = summary[2] >> HEIGHT_SHIFT & 255;
     if (place.count + height > most_) return false;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "checks.h"
-
 namespace phloem::fsm {
 
 namespace {
@@ -59,7 +57,7 @@ struct Place {
   int32_t node = 0, num_characters = 0;
 };
 
-Contents contents_of(const TrieView& trie, int32_t node, Place parent, int32_t spelt, const WideKinds& wide) {
+Contents contents_of(const TokenTrie& trie, int32_t node, Place parent, int32_t spelt, const WideKinds& wide) {
   Contents found;
   const uint8_t byte = trie.bytes[node];
   found.begins = parent.node == 0;
@@ -80,10 +78,8 @@ Contents contents_of(const TrieView& trie, int32_t node, Place parent, int32_t s
   return found;
 }
 
-}  // namespace
-
-FlatTrie flatten(Bytes joined, Offsets offsets, Ints ids) {
-  FlatTrie found;
+// Fills in the nodes.
+void flatten(TokenTrie& found, Bytes joined, Offsets offsets, Ints ids) {
   std::vector<int32_t> open(512);
   Bytes before;
   for (size_t index = 0; index < ids.size(); ++index) {
@@ -105,23 +101,12 @@ FlatTrie flatten(Bytes joined, Offsets offsets, Ints ids) {
   for (size_t depth = 0; depth < before.size(); ++depth) {
     found.ends[open[depth]] = static_cast<int32_t>(found.bytes.size());
   }
-  return found;
 }
 
-void check_view(const TrieView& trie, Ints next_same) {
-  for (size_t size : {trie.depths.size(), trie.ends.size(), trie.tokens.size()}) {
-    check_size("depths, ends or tokens", size, static_cast<int64_t>(trie.bytes.size()));
-  }
-  check_nodes(trie.depths, trie.ends);
-  const int64_t num_tokens = static_cast<int64_t>(next_same.size());
-  check_values("tokens", trie.tokens, -1, num_tokens);
-  check_next_same(next_same);
-}
-
-Summaries summarise(const TrieView& trie, Ints next_same, const WideKinds& wide) {
-  const int32_t num_nodes = static_cast<int32_t>(trie.bytes.size());
-  Summaries found;
-  found.summary_of.assign(num_nodes, -1);
+// Fills in all that is found of sub-trees, and the tokens in their order.
+void summarise(TokenTrie& trie, const WideKinds& wide) {
+  const int32_t num_nodes = static_cast<int32_t>(trie.size());
+  trie.summary_of.assign(num_nodes, -1);
   std::vector<Contents> contents;
   contents.reserve(num_nodes);
   std::vector<Place> places(512);
@@ -131,13 +116,13 @@ Summaries summarise(const TrieView& trie, Ints next_same, const WideKinds& wide)
     contents.push_back(contents_of(trie, node, parent, spelt, wide));
     const int32_t num_characters = parent.num_characters + contents.back().begins;
     places[trie.depths[node]] = {spelt > 0 ? spelt : spelt < 0 ? 0 : -1, num_characters};
-    found.firsts.push_back(static_cast<int32_t>(found.ordered.size()));
-    for (int32_t token = trie.tokens[node]; token >= 0; token = next_same[token]) {
-      found.ordered.push_back(token);
-      found.lens.push_back(static_cast<uint8_t>(std::min(num_characters, 255)));
+    trie.firsts.push_back(static_cast<int32_t>(trie.ordered.size()));
+    for (int32_t token = trie.tokens[node]; token >= 0; token = trie.next_same[token]) {
+      trie.ordered.push_back(token);
+      trie.lens.push_back(static_cast<uint8_t>(std::min(num_characters, 255)));
     }
   }
-  found.firsts.push_back(static_cast<int32_t>(found.ordered.size()));
+  trie.firsts.push_back(static_cast<int32_t>(trie.ordered.size()));
   for (int32_t node = num_nodes - 1; node >= 0; --node) {  // so that children come before their parents
     Contents& here = contents[node];
     int height = 0;
@@ -149,11 +134,24 @@ Summaries summarise(const TrieView& trie, Ints next_same, const WideKinds& wide)
     }
     here.height = static_cast<uint8_t>(std::min(height + here.begins, 255));
     if (!here.is_skippable || here.extra < 0) continue;
-    found.summary_of[node] = static_cast<int32_t>(found.summaries.size() / 3);
+    trie.summary_of[node] = static_cast<int32_t>(trie.summaries.size() / 3);
     const uint64_t last = static_cast<uint64_t>(here.extra) | uint64_t{here.height} << HEIGHT_SHIFT |
                           uint64_t{here.before} << BEFORE_SHIFT;
-    found.summaries.insert(found.summaries.end(), {here.low, here.high, last});
+    trie.summaries.insert(trie.summaries.end(), {here.low, here.high, last});
   }
+}
+
+}  // namespace
+
+TokenTrie build_trie(Bytes joined, Offsets offsets, Ints ids, Ints next_same, const WideKinds& wide) {
+  TokenTrie found;
+  flatten(found, joined, offsets, ids);
+  found.next_same.assign(next_same.begin(), next_same.end());
+  found.roots.assign(256, -1);
+  for (int32_t node = 0; node < static_cast<int32_t>(found.size()); node = found.ends[node]) {
+    found.roots[found.bytes[node]] = node;
+  }
+  summarise(found, wide);
   return found;
 }
 

@@ -1,4 +1,4 @@
-// The vocabulary as a byte trie, flattened in depth-first order; drawn in vocabulary/trie.py.
+// Making the trie of a vocabulary, and questions about tokens.
 #pragma once
 #include "vocabulary.h"
 
@@ -6,31 +6,9 @@ namespace phloem::fsm {
 
 using Offsets = std::span<const int64_t>;
 
-// By node: its byte, its depth (from 1 on), the first node that is not below it, and the token that ends there or -1.
-struct FlatTrie {
-  std::vector<uint8_t> bytes, depths;
-  std::vector<int32_t> ends, tokens;
-};
-
 // joined: the bytes of sorted, distinct tokens of 1 to 255 bytes; offsets: int64[num_tokens + 1], where each begins;
-// ids: int32[num_tokens].
-FlatTrie flatten(Bytes joined, Offsets offsets, Ints ids);
-
-struct TrieView {
-  Bytes bytes, depths;
-  Ints ends, tokens;
-};
-
-// summary_of, summaries, ordered, firsts and lens as described in `Trie`. next_same: int32[num_ids].
-struct Summaries {
-  std::vector<int32_t> summary_of;
-  std::vector<uint64_t> summaries;  // [n, 3]
-  std::vector<int32_t> ordered, firsts;
-  std::vector<uint8_t> lens;
-};
-// Throws std::invalid_argument unless the arrays are those of a trie, and following next_same ends.
-void check_view(const TrieView& trie, Ints next_same);
-Summaries summarise(const TrieView& trie, Ints next_same, const WideKinds& wide);
+// ids: int32[num_tokens], below the size of next_same.
+TokenTrie build_trie(Bytes joined, Offsets offsets, Ints ids, Ints next_same, const WideKinds& wide);
 
 // The number of characters of each token that is plain, else 0: int32[num_tokens].
 //
@@ -40,7 +18,7 @@ Summaries summarise(const TrieView& trie, Ints next_same, const WideKinds& wide)
 std::vector<int32_t> plain_lens(Bytes bytes, Ints offsets, std::array<uint64_t, 2> plain, int32_t limit);
 
 // Where the tokens end that stand in a text at `begin`; and whether some token reaches beyond the text into a byte
-// whose flag in follow (uint8[256]) is set. 
+// whose flag in follow (uint8[256]) is set.
 struct TokenEnds {
   std::vector<int32_t> ends;
   bool is_open = false;

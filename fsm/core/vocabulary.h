@@ -10,19 +10,26 @@ namespace phloem::fsm {
 constexpr int MAX_TOKEN_LEN = 255;
 constexpr int NUM_PLAIN_ROWS = 32;  // row n holds the tokens of at most n plain characters
 
-// The arrays of a `Trie` (vocabulary/trie.py), by node.
+// The vocabulary as a byte trie, flattened in depth-first order; drawn in vocabulary/trie.py. Made by `build_trie`.
 struct TokenTrie {
-  const uint8_t *bytes, *depths;
-  const int32_t *ends, *tokens;
-  const int32_t* roots;       // [256]
-  const int32_t* summary_of;  // -1: none
-  const uint64_t* summaries;  // [.., 3]
-  const int32_t *ordered, *firsts;
-  const uint8_t* lens;
-  int64_t size;
+  // by node: its byte, its depth (from 1 on), the first node that is not below it, and the token that ends there or -1
+  std::vector<uint8_t> bytes, depths;
+  std::vector<int32_t> ends, tokens;
+  std::vector<int32_t> next_same;  // by token: the next one with the same bytes, or -1
+  std::vector<int32_t> roots;      // [256]: the node of each first byte, or -1
+  // By node the summary of its sub-tree, or -1: a small one, or not skippable. Each has three words: the ASCII bytes that
+  // occur (two words); the kinds of other characters (`wide_kinds`), HAS_CUT if some token ends within a character, the
+  // height in characters << HEIGHT_SHIFT, and the number of characters before the sub-tree << BEFORE_SHIFT. Of a
+  // character that is cut any one kind that it may become.
+  std::vector<int32_t> summary_of;
+  std::vector<uint64_t> summaries;
+  std::vector<int32_t> ordered;  // the tokens in the order of their nodes, all ids with the same bytes
+  std::vector<int32_t> firsts;   // by node, and for the end: how many of them end before it
+  std::vector<uint8_t> lens;     // the number of characters begun in each of them, if it is well-formed
+
+  int64_t size() const { return static_cast<int64_t>(bytes.size()); }
 };
 
-// The third word of a summary: kinds of characters, then this flag, then the height and the characters before.
 constexpr uint64_t HAS_CUT = 128;
 constexpr int HEIGHT_SHIFT = 8, BEFORE_SHIFT = 16;
 
@@ -57,8 +64,9 @@ struct Scratch {
 
 class Vocabulary {
  public:
-  TokenTrie whole, rest;      // of all tokens, and of those that no plain row covers
-  const int32_t* next_same;   // by token: the next one with the same bytes, or -1
+  Vocabulary(const TokenTrie& all, const TokenTrie& others) : whole(all), rest(others) {}  // which must live as long
+
+  const TokenTrie &whole, &rest;  // of all tokens, and of those that no plain row covers
   const uint8_t* token_bytes;
   const int32_t* token_offsets;
   const int32_t* plain_rows;  // [NUM_PLAIN_ROWS + 1, num_words]
@@ -79,14 +87,6 @@ class Vocabulary {
   std::vector<std::unique_ptr<Scratch>> free_;  // with room for all that were made
   size_t num_made_ = 0;
 };
-
-// Throw std::invalid_argument unless all indices are in range, of arrays whose sizes agree. Linear in the arrays.
-void check_trie(const TokenTrie& trie, size_t num_summaries, size_t num_ordered);
-void check_vocabulary(const Vocabulary& vocabulary, size_t num_token_bytes);
-// Nodes in depth-first order: each is at most one deeper than the one before, and ends where its parent does or before.
-void check_nodes(Bytes depths, Ints ends);
-// The next token with the same bytes is a greater one, so following it ends.
-void check_next_same(Ints next_same);
 
 // The bits of a row, int32[num_words].
 inline void set_bit(int32_t* bits, int64_t token) { bits[token >> 5] |= static_cast<int32_t>(1u << (token & 31)); }

@@ -7,7 +7,7 @@ namespace {
 
 // Sets the bits of the tokens that may follow in the sub-tree of a node; 1 + the greatest cost after one of them.
 int64_t walk_below(Automaton& automaton, const TokenTrie& trie, int64_t node, int32_t* bits) {
-  const int32_t* same = automaton.vocabulary.next_same;
+  const int32_t* same = trie.next_same.data();
   int64_t worst = 0;
   walk_trie(automaton, trie, node, trie.ends[node], automaton.scratch().path, [&](int64_t at, int64_t target) {
     if (trie.tokens[at] < 0) return;

@@ -9,7 +9,7 @@ from typing import Literal as OneOf
 
 from ..compile_time import CompileTime
 from ..network.expression import Grammar
-from .place import grammar_error
+from .notation import grammar_error
 
 Syntax = OneOf["auto", "ebnf", "lark"]
 _EBNF_RULE = re.compile(r"^[ \t]*\w[\w.-]*\s*::=", re.MULTILINE)

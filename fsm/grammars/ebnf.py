@@ -23,19 +23,19 @@ from collections.abc import Iterator, Mapping
 
 from ...errors import ConstraintTooLarge, InvalidGrammar
 from ..compile_time import CompileTime
-from ..network.expression import Expression, Grammar, Literal, Repeat, Rule
+from ..network.expression import Embed, Expression, Grammar, Literal, Repeat, Rule
+from ..regex.determinise import determinise
 from ..regex.nfa import ANY
 from ..regex.regex_tree import CharSet, Node
+from ..remembered import remembered
 from ..text.alphabet import complement, normalised
 from ..text.language import Language
 from ..text.unicode_sets import Intervals
 from . import tag_dispatch
-from .character_class import character_class
 from .factoring import factored
 from .fusing import fused
-from .group import Group, Token
 from .left_recursion import with_filled_turns, without_left_recursion
-from .place import grammar_error
+from .notation import Group, Token, grammar_error
 
 START = "root"
 AHEAD = "look-ahead"
@@ -66,6 +66,12 @@ MISTAKES = {
     "=": "a rule is defined by `name ::= …`",
 }
 ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))")
+
+
+@remembered(512)
+def character_class(intervals: Intervals) -> Embed:
+    """One character of the given intervals of code points (sorted, disjoint, both ends included): one automaton."""
+    return Embed(determinise(CharSet(intervals)))
 
 
 def ebnf_to_grammar(text: str, compile_time: CompileTime) -> Grammar:

@@ -22,7 +22,7 @@ from ..network.expression import Alternation, Embed, Expression, Literal, Parts,
 from ..network.walks import children, rule_names, strong_components
 from ..regex.determinise import determinise
 from ..regex.regex import EAGER_POSITIONS, EAGER_WORK, MINIMISE_UP_TO
-from ..regex.regex_tree import CharSet, Concat, Either, Node, Plain, Times
+from ..regex.regex_tree import CharSet, Concat, Either, Node, Plain, Times, nodes_of
 from ..text.language import Language
 
 MAX_NARROW = 8  # characters of a class that is spelt out
@@ -165,13 +165,4 @@ def _tree(body: Expression, trees: Mapping[str, Sized], patterns: Mapping[Langua
 
 def _repeats(tree: Node) -> bool:
     """Whether something in the tree may be written more than once."""
-    pending = [tree]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, Times):
-            if node.maximum is None or node.maximum > 1:
-                return True
-            pending.append(node.item)
-        elif isinstance(node, (Concat, Either)):
-            pending.extend(node.parts if isinstance(node, Concat) else node.options)
-    return False
+    return any(isinstance(node, Times) and (node.maximum is None or node.maximum > 1) for node in nodes_of(tree))

@@ -28,18 +28,17 @@ from ..compile_time import CompileTime
 from ..network.expression import Alternation, Expression, Grammar, Literal, Repeat, Rule, sequence
 from ..network.walks import first_characters, renamed
 from ..regex.regex_syntax import parse
-from ..regex.regex_tree import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
+from ..regex.regex_tree import Assertion, CharSet, Concat, Look, Node, Plain, nodes_of
 from ..text.letter_case import ignoring_case
 from .factoring import factored
 from .grammar_list import Named
-from .group import Group, Token
 from .lark_common import COMMON
 from .lark_extensions import SpellSpecial, check_header, options, special_tokens, substring
 from .lark_terminals import IGNORED, terminals_of
 from .lark_tokens import tokens_of, unescaped
 from .left_recursion import without_left_recursion
 from .lexing import lexed
-from .place import grammar_error
+from .notation import Group, Token, grammar_error
 
 START = "start"
 MAX_NESTING = 64
@@ -332,17 +331,10 @@ class _Reader:
         if "l" in flags:
             raise self.error("the flag l depends on the machine; leave it out", token.offset)
         node = self._parsed(f"(?{''.join(sorted(set(flags)))}:{pattern})" if flags else pattern, token)
-        pending = [node]
-        while pending:
-            inner = pending.pop()
-            if isinstance(inner, (Assertion, Look)):
-                raise self.error(
-                    f"{token.text} looks at what stands next to it, which is not its own; leave that out", token.offset
-                )
-            if isinstance(inner, (Concat, Either)):
-                pending.extend(inner.parts if isinstance(inner, Concat) else inner.options)
-            elif isinstance(inner, Times):
-                pending.append(inner.item)
+        if any(isinstance(inner, (Assertion, Look)) for inner in nodes_of(node)):
+            raise self.error(
+                f"{token.text} looks at what stands next to it, which is not its own; leave that out", token.offset
+            )
         return node
 
     def _range(self, tokens: list[Token], position: int, group: Group) -> int:

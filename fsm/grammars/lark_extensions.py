@@ -21,8 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..regex.regex_tree import Concat, Either, Node, Plain, Times
-from .group import Token
-from .place import grammar_error
+from .notation import Token, grammar_error
 
 SpellSpecial = Callable[["int | str"], "bytes | None"]
 """What stands for a special token, by its text or number; None if there is no such token."""

@@ -10,7 +10,7 @@ from ..compile_time import CompileTime
 from ..network.expression import Alternation, Expression, Repeat, Rule
 from ..network.walks import children, rule_names, strong_components
 from ..regex.regex_tree import Concat, Either, Node, Times
-from .place import grammar_error
+from .notation import grammar_error
 from .terminals import Terminal
 
 IGNORED = "%ignore"

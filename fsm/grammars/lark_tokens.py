@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterator
 
 from ..compile_time import CompileTime
-from .group import Token
-from .place import grammar_error
+from .notation import Token, grammar_error
 
 TOKEN = re.compile(
     r"""(?P<space>[ \t\r\f]+|(?://|\#)[^\n]*|\\\n)

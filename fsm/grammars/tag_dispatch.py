@@ -19,7 +19,7 @@ from ...errors import InvalidGrammar
 from ..compile_time import CompileTime
 from ..network.expression import EMPTY_TEXT, Embed, Expression, Rule, alternation, sequence
 from ..text.free_text import first_marks, free_text, text_until
-from .group import Token
+from .notation import Token
 
 NAME = "TagDispatch"
 BEGIN = re.compile(rf"{NAME}[ \t\r\n]*\(")

@@ -8,9 +8,9 @@
 Nothing here is needed to enforce a constraint, and nothing that enforces one imports it.
 """
 
-from .explanation import Explanation, explain
+from .explanation import explain
 from .graph import Edge, Graph, Kind
-from .report import as_data, lines, svg
+from .report import Explanation, as_data, lines, svg
 from .stepping import Stepping
 
 __all__ = ["Edge", "Explanation", "Graph", "Kind", "Stepping", "as_data", "explain", "lines", "svg"]

@@ -19,53 +19,30 @@ from ..grammars import Syntax, text_to_grammar
 from ..json_schema import schema_to_grammar
 from ..json_schema.demands import demands
 from ..masks.mask_store import MaskStore
-from ..network.expression import Alternation, Embed, Expression, Grammar, Literal, Repeat, Sequence
+from ..network.expression import Alternation, Embed, Grammar, Literal
 from ..network.network import Network, build_network
+from ..network.walks import parts_of
 from ..regex.regex import regex_to_expression
 from ..resources import NO_RESOURCES, Resources
 from ..tags.special_tokens import SpellSpecial
 from ..tags.structural_tags import structural_tag_to_grammar
 from ..text.text_table import text_table
 from ..vocabulary.vocabulary import Vocabulary
-from . import report
 from .blame import blame
 from .exploring import explore
-from .findings import Findings, Timings
 from .folding import fold
 from .graph import AUTOMATON, Graph
-from .labels import language_label, shortened
-from .measuring import walk
+from .labels import language_label
+from .measuring import Timings, walk
+from .report import MAX_DRAWN, Explanation
 from .rules import is_recursive, rule_graphs
 from .shortest import shortest
-from .stepping import Stepping, step_through
-from .svg import Picture
+from .stepping import step_through
 
 MAX_AUTOMATON_BYTES = 64 << 20
 STORE_BYTES = 64 << 20
 MAX_RULES = 24  # graphs of rules
 MAX_FOLDED = 4000  # nodes of a graph: what is beyond them is left out of its compressed form
-MAX_SOURCE = 60  # characters of a description in `repr`
-
-
-class Explanation(Findings):
-    """What was found out about a constraint, and can be printed and drawn."""
-
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        return "\n".join(report.lines(self))
-
-    def __repr__(self) -> str:
-        """Short, since notebooks keep it next to the picture; everything is in `str`."""
-        return f"<Explanation of {self.kind}: {shortened(self.source, MAX_SOURCE)}>"
-
-    def svg(self, *, max_drawn: int = report.MAX_DRAWN) -> Picture:
-        """The pictures as one SVG `document`; at most `max_drawn` nodes of each graph."""
-        return report.svg(self, max_drawn=max_drawn)
-
-    def _repr_svg_(self) -> str:
-        """For notebooks."""
-        return self.svg().document
 
 
 def explain(
@@ -96,7 +73,7 @@ def explain(
     layout = _Layout(whitespace, key_order, extra_keys, syntax, vocabulary.spell_special, resources)
     grammar, constraint, names, timings = _compiled(vocabulary, kind, source, layout)
     network = constraint.automaton.network
-    walks = walk(constraint)
+    masks, samples = walk(constraint)
     row_bytes, automaton_bytes = constraint.caches.masks.store.num_bytes, constraint.num_bytes  # before more is found
     schema = cast("dict[str, Any] | bool", source) if kind == "json_schema" else None
     known, annotations = demands(schema, key_order, resources) if schema is not None else ([], [])
@@ -104,7 +81,7 @@ def explain(
     if steps is not None and steps.leaves and text is not None and schema is not None:
         how = whitespace, key_order, extra_keys, resources
         reasons = blame(vocabulary, schema, text, steps.num_bytes, *how, repeats=repeats)
-        steps = _with_reasons(steps, reasons)
+        steps = replace(steps, reasons=tuple(reasons))
     graphs, num_states = _graphs(constraint, grammar, names)
     compressed = tuple(fold(graph.beginning(MAX_FOLDED)) for graph in graphs)
     return Explanation(
@@ -123,10 +100,10 @@ def explain(
         shortest(constraint),
         constraint.min_tokens(),
         timings,
-        walks.masks,
+        masks,
         automaton_bytes,
         row_bytes,
-        walks.samples,
+        samples,
         steps,
         extra_keys if schema is not None else None,
     )
@@ -208,7 +185,7 @@ def _graphs(constraint: Constraint, grammar: Grammar, names: dict[int, str]) -> 
         whole = explore(automaton, AUTOMATON)
         num_states = whole.num_nodes if whole.is_whole else None
         # of tags the rules say more than states of free text, each of which may be the beginning of a mark
-        if whole.is_whole and (constraint.kind != "structural_tag" or whole.num_nodes <= report.MAX_DRAWN):
+        if whole.is_whole and (constraint.kind != "structural_tag" or whole.num_nodes <= MAX_DRAWN):
             return (whole,), num_states
     bodies: dict[int, str] = {}
 
@@ -235,17 +212,10 @@ def _graphs(constraint: Constraint, grammar: Grammar, names: dict[int, str]) -> 
 def _text_labels(grammar: Grammar) -> dict[int, str]:
     """What each text automaton of a grammar writes, by the identity of its table."""
     found: dict[int, str] = {}
-    pending: list[Expression] = list(grammar.rules.values())
-    while pending:
-        expression = pending.pop()
-        if isinstance(expression, Embed):
-            found.setdefault(id(text_table(expression.language)), language_label(expression.language))
-        elif isinstance(expression, Sequence):
-            pending += expression.parts
-        elif isinstance(expression, Alternation):
-            pending += expression.options
-        elif isinstance(expression, Repeat):
-            pending.append(expression.item)
+    for body in grammar.rules.values():
+        for part in parts_of(body):
+            if isinstance(part, Embed):
+                found.setdefault(id(text_table(part.language)), language_label(part.language))
     return found
 
 
@@ -257,10 +227,6 @@ def _runs(graphs: tuple[Graph, ...]) -> tuple[bytes, ...]:
                 tail = edge.words[0][-edge.num_forced :]
                 found.add(bytes(mask.bit_length() - 1 for mask in tail))
     return tuple(sorted(found, key=lambda run: (-len(run), run)))
-
-
-def _with_reasons(steps: Stepping, reasons: list[str]) -> Stepping:
-    return replace(steps, reasons=tuple(reasons))
 
 
 class _Clock:

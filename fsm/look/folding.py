@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from .graph import Edge, Graph, Kind, Word, is_forced, is_single, moved
+from .graph import Edge, Graph, Kind, Word, is_forced, is_single, moved, renumbered
 
 MAX_ROUNDS = 100  # of refinement
 COUNTED_FROM = 3  # nodes in a chain for which a counter is easier to read
@@ -85,17 +85,9 @@ def _joined(graph: Graph) -> Graph:
         first.setdefault(number, node)
     kept = list(first.values())
     place = {number: index for index, number in enumerate(first)}
-    edges = [edge for node in kept for edge in _parallel(leaving[node], [place[number] for number in group])]
-    return Graph(
-        graph.title,
-        tuple(graph.states[node] for node in kept),
-        tuple(edges),
-        frozenset(place[group[node]] for node in graph.accepting),
-        place[group[graph.start]],
-        graph.num_left_out,
-        graph.is_whole,
-        frozenset(place[group[node]] for node in graph.open_nodes),
-    )
+    places = [place[number] for number in group]
+    edges = [edge for node in kept for edge in _parallel(leaving[node], places)]
+    return renumbered(graph, kept, dict(enumerate(places)), edges)
 
 
 def _parallel(edges: list[Edge], place: list[int]) -> list[Edge]:
@@ -145,20 +137,10 @@ class _Table:
         )
 
     def finish(self) -> Graph:
-        graph = self.graph
-        kept = [node for node in range(graph.num_nodes) if node not in self.gone]
+        kept = [node for node in range(self.graph.num_nodes) if node not in self.gone]
         number = {node: index for index, node in enumerate(kept)}
         edges = [moved(edge, number[node], number[edge.target]) for node in kept for edge in self.leaving[node]]
-        return Graph(
-            graph.title,
-            tuple(graph.states[node] for node in kept),
-            tuple(edges),
-            frozenset(number[node] for node in graph.accepting if node in number),
-            number[graph.start],
-            graph.num_left_out,
-            graph.is_whole,
-            frozenset(number[node] for node in graph.open_nodes if node in number),
-        )
+        return renumbered(self.graph, kept, number, edges)
 
 
 def _appended(graph: Graph, belongs: Callable[[Edge, Edge], bool]) -> Graph:

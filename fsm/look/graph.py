@@ -14,8 +14,8 @@ Immutable. It knows neither automata nor how anything is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 AUTOMATON = "automaton"
@@ -111,16 +111,24 @@ def _kept(graph: Graph, order: list[int], kept: list[Edge]) -> Graph:
     """The graph of some nodes and edges; nodes of which edges are lost become open."""
     number = {node: index for index, node in enumerate(order)}
     lost = set(graph.edges).difference(kept)
-    open_nodes = {*graph.open_nodes, *(edge.source for edge in lost)}
-    return Graph(
-        graph.title,
-        tuple(graph.states[node] for node in order),
-        tuple(moved(edge, number[edge.source], number[edge.target]) for edge in kept),
-        frozenset(number[node] for node in graph.accepting if node in number),
-        number[graph.start],
-        graph.num_left_out + graph.num_nodes - len(order),
-        False,
-        frozenset(number[node] for node in open_nodes if node in number),
+    rest = replace(
+        graph,
+        num_left_out=graph.num_left_out + graph.num_nodes - len(order),
+        is_whole=False,
+        open_nodes=graph.open_nodes | {edge.source for edge in lost},
+    )
+    return renumbered(rest, order, number, [moved(edge, number[edge.source], number[edge.target]) for edge in kept])
+
+
+def renumbered(graph: Graph, kept: Iterable[int], number: Mapping[int, int], edges: Iterable[Edge]) -> Graph:
+    """The graph of the nodes `kept`, in this order, and of new edges; `number`: the new ones of those that have one."""
+    return replace(
+        graph,
+        states=tuple(graph.states[node] for node in kept),
+        edges=tuple(edges),
+        accepting=frozenset(number[node] for node in graph.accepting if node in number),
+        start=number[graph.start],
+        open_nodes=frozenset(number[node] for node in graph.open_nodes if node in number),
     )
 
 

@@ -21,6 +21,19 @@ SEED = 7
 
 
 @dataclass(frozen=True, slots=True)
+class Timings:
+    """Milliseconds from the description to the first mask."""
+
+    grammar: float
+    network: float
+    first_mask: float
+
+    @property
+    def total(self) -> float:
+        return self.grammar + self.network + self.first_mask
+
+
+@dataclass(frozen=True, slots=True)
 class MaskCost:
     """Microseconds of CPU per mask row; cold: a state not met before, warm: the same state again."""
 
@@ -31,21 +44,8 @@ class MaskCost:
     warm_worst: float
 
 
-@dataclass(frozen=True, slots=True)
-class Walks:
-    """What the sampled walks showed.
-
-    Attributes:
-        masks: what rows cost.
-        samples: the texts that were written.
-    """
-
-    masks: MaskCost
-    samples: tuple[str, ...]
-
-
-def walk(constraint: Constraint) -> Walks:
-    """Measures a few random texts."""
+def walk(constraint: Constraint) -> tuple[MaskCost, tuple[str, ...]]:
+    """What the rows of a few random texts cost, and the texts that were written."""
     rng = random.Random(SEED)
     cold: list[float] = []
     warm: list[float] = []
@@ -67,7 +67,7 @@ def walk(constraint: Constraint) -> Walks:
             data = b"".join(constraint.vocabulary.tokens[token_id] for token_id in token_ids)
             samples.append(data.decode(errors="replace"))
     cost = MaskCost(len(cold), statistics.median(cold), max(cold), statistics.median(warm), max(warm))
-    return Walks(cost, tuple(samples))
+    return cost, tuple(samples)
 
 
 def _time(cursor: Cursor) -> float:

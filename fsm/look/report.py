@@ -1,4 +1,4 @@
-"""Report: what was found out about a constraint as lines for a terminal, and as data.
+"""Explanation: what was found out about a constraint, as lines for a terminal, as pictures and as data.
 
 Widths are columns. `paint` colours a piece of text by its role (terminal.Paint); without it nothing is coloured.
 """
@@ -11,10 +11,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..any_json import ExtraKeys
-from .findings import Findings
+from ..json_schema.demands import Demand
+from ..json_schema.sites import Annotation
 from .graph import AUTOMATON, Edge, Graph
 from .labels import columns, label, legend_of, quoted, shortened
-from .stepping import Stepping
+from .measuring import MaskCost, Timings
+from .shortest import Shortest
+from .stepping import Stepping, stepping_lines
 from .svg import Picture, picture
 from .terminal import Paint, draw, plain
 
@@ -27,6 +30,7 @@ MAX_UNFOLDED = 24  # of an automaton as it is, in a terminal
 MAX_EDGES_SVG = 100  # of one picture
 MAX_TITLE = 90
 MAX_LISTED = 60  # keywords, runs
+MAX_SOURCE = 60  # characters of a description in `repr`
 LABEL_COLUMNS = 34
 EXTRA_KEYS: dict[ExtraKeys, str] = {
     "schema": 'Keys that the schema does not name are allowed unless it says otherwise (extra_keys="schema"); with '
@@ -36,7 +40,67 @@ EXTRA_KEYS: dict[ExtraKeys, str] = {
 }
 
 
-def lines(found: Findings, *, width: int = 100, paint: Paint = plain, max_drawn: int = MAX_DRAWN) -> list[str]:
+@dataclasses.dataclass(frozen=True, slots=True, repr=False)
+class Explanation:
+    """What a constraint demands, how it is enforced, and what it costs; can be printed and drawn.
+
+    Attributes:
+        kind, source: as in `Constraint`.
+        is_recursive: whether a rule can call itself; there is no end of states then.
+        num_rules, num_positions, num_texts: size of the network: its rules, positions and text automata.
+        num_states: states of the whole automaton (character by character); None if they were not all visited.
+        graphs: the automaton; the graphs of its rules where the automaton has no end of states or too many.
+        compressed: the same with forced runs as single edges.
+        demands, annotations: what is enforced how, and what is not since it demands nothing (JSON Schema).
+        runs: the different forced runs of at least two bytes, the longest first.
+        shortest: the shortest text.
+        min_tokens: a number of tokens that suffices; smaller budgets are refused.
+        timings, masks: what it took.
+        automaton_bytes, row_bytes: memory of its states, and of the rows its walks needed.
+        samples: texts from random walks through the mask.
+        steps: where the given text leaves the language; None if none was given.
+        extra_keys: whether objects may have keys that a schema does not name and says nothing of; None without one.
+    """
+
+    kind: str
+    source: str
+    is_recursive: bool
+    num_rules: int
+    num_positions: int
+    num_texts: int
+    num_states: int | None
+    graphs: tuple[Graph, ...]
+    compressed: tuple[Graph, ...]
+    demands: tuple[Demand, ...]
+    annotations: tuple[Annotation, ...]
+    runs: tuple[bytes, ...]
+    shortest: Shortest
+    min_tokens: int
+    timings: Timings
+    masks: MaskCost
+    automaton_bytes: int
+    row_bytes: int
+    samples: tuple[str, ...]
+    steps: Stepping | None = None
+    extra_keys: ExtraKeys | None = None
+
+    def __str__(self) -> str:
+        return "\n".join(lines(self))
+
+    def __repr__(self) -> str:
+        """Short, since notebooks keep it next to the picture; everything is in `str`."""
+        return f"<Explanation of {self.kind}: {shortened(self.source, MAX_SOURCE)}>"
+
+    def svg(self, *, max_drawn: int = MAX_DRAWN) -> Picture:
+        """The pictures as one SVG `document`; at most `max_drawn` nodes of each graph."""
+        return svg(self, max_drawn=max_drawn)
+
+    def _repr_svg_(self) -> str:
+        """For notebooks."""
+        return self.svg().document
+
+
+def lines(found: Explanation, *, width: int = 100, paint: Paint = plain, max_drawn: int = MAX_DRAWN) -> list[str]:
     """Everything, section by section."""
     return [
         *_heading(found, width, paint),
@@ -52,7 +116,7 @@ def _title(text: str, paint: Paint) -> list[str]:
     return ["", paint(text, "title")]
 
 
-def _heading(found: Findings, width: int, paint: Paint) -> list[str]:
+def _heading(found: Explanation, width: int, paint: Paint) -> list[str]:
     source = "" if found.source == "null" else " ".join(found.source.split())
     shown = shortened(source, width - len(found.kind) - 3) if source else "any"
     return [f"{paint(found.kind, 'title')}  {shown}"]
@@ -61,7 +125,7 @@ def _heading(found: Findings, width: int, paint: Paint) -> list[str]:
 # -------------------------------------------------------------------- pictures
 
 
-def _pictures(found: Findings, width: int, paint: Paint, max_drawn: int) -> list[str]:
+def _pictures(found: Explanation, width: int, paint: Paint, max_drawn: int) -> list[str]:
     out: list[str] = []
     if found.is_recursive:
         out += ["", *textwrap.wrap(RECURSION, width)]
@@ -103,27 +167,24 @@ def omissions(graph: Graph, shown: Graph, open_nodes: str = "nodes with …") ->
     return out
 
 
-def svg(found: Findings, *, max_drawn: int = MAX_DRAWN) -> Picture:
+def svg(found: Explanation, *, max_drawn: int = MAX_DRAWN) -> Picture:
     """The compressed form of the automaton, or of each rule, as one SVG."""
     graphs: list[Graph] = []
     notes: list[str] = []
     for graph, compressed in zip(found.graphs, found.compressed, strict=True):
         shown = compressed.beginning(max_drawn, MAX_EDGES_SVG)
         title = f"compressed form: {compressed.num_nodes} of {graph.num_nodes} states"
-        graphs.append(dataclasses.replace(shown, title=shortened(_svg_title(graph, title), MAX_TITLE)))
+        title = title if graph.title == AUTOMATON else graph.title
+        graphs.append(dataclasses.replace(shown, title=shortened(title, MAX_TITLE)))
         notes += [f"{graphs[-1].title}: {line}" for line in omissions(compressed, shown, "dashed circles")]
     source = "" if found.source == "null" else " ".join(found.source.split())
     return picture(graphs, LABEL_COLUMNS, title=shortened(f"{found.kind} {source}".strip(), MAX_TITLE), notes=notes)
 
 
-def _svg_title(graph: Graph, title: str) -> str:
-    return title if graph.title == AUTOMATON else graph.title
-
-
 # -------------------------------------------------------------------- lists
 
 
-def _enforced(found: Findings, width: int, paint: Paint) -> list[str]:
+def _enforced(found: Explanation, width: int, paint: Paint) -> list[str]:
     out: list[str] = []
     if found.demands:
         out += _title("enforced", paint)
@@ -162,7 +223,7 @@ def _padded(text: str, size: int) -> str:
     return text + " " * (size - columns(text))
 
 
-def _forced(found: Findings, width: int, paint: Paint) -> list[str]:
+def _forced(found: Explanation, width: int, paint: Paint) -> list[str]:
     out = _title("forced", paint)
     best = found.shortest
     if best.text is None:
@@ -199,7 +260,7 @@ def _wrapped_list(head: str, items: Sequence[str], width: int) -> list[str]:
     return out
 
 
-def _costs(found: Findings, width: int, paint: Paint) -> list[str]:
+def _costs(found: Explanation, width: int, paint: Paint) -> list[str]:
     timings, masks = found.timings, found.masks
     states = (
         "no end of states"
@@ -232,66 +293,10 @@ def _count(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-# -------------------------------------------------------------------- stepping
-
-
-def stepping_lines(steps: Stepping, *, width: int = 100, paint: Paint = plain) -> list[str]:
-    """Where a text stops, with a caret below the place."""
-    out = _title("text", paint)
-    line, column = _window(steps, width - 2)
-    out.append(f"  {line}")
-    out.append(f"  {' ' * column}{paint('^', 'error' if steps.leaves else 'title')}")
-    place = f"line {steps.line}, column {steps.column + 1}" if steps.line > 1 else f"column {steps.column + 1}"
-    if steps.leaves:
-        refused = quoted(
-            steps.text.encode(errors="surrogatepass")[steps.num_bytes :].decode(errors="replace")[:1].encode()
-        )
-        out.append(
-            paint(f"  leaves the language at byte {steps.num_bytes} ({place}): {refused} is not allowed", "error")
-        )
-    elif steps.is_complete:
-        out.append("  belongs to the language: it may end here")
-    else:
-        out.append(f"  is the beginning of texts of the language: all {steps.num_bytes} bytes were read")
-    for reason in steps.reasons:
-        out += textwrap.wrap(f"because  {reason}", width - 2, initial_indent="  ", subsequent_indent="           ")
-    rows: list[tuple[str, str]] = []
-    if steps.leaves and steps.is_complete:
-        rows.append(("here", "the text may end"))
-    if steps.forced:
-        rows.append(("must follow", steps.forced))
-    elif steps.allowed:
-        rows.append(("may follow", steps.allowed))
-    elif not steps.leaves or not steps.is_complete:
-        rows.append(("may follow", "nothing"))
-    if steps.num_tokens:
-        rows.append(("as tokens", f"{'  '.join(steps.tokens)}{_more(steps)}"))
-    if steps.rules:
-        rows.append(("in rules", " < ".join(steps.rules)))
-    for head, text in rows:
-        out += textwrap.wrap(f"{head:<12} {text}", width - 2, initial_indent="  ", subsequent_indent=" " * 15)
-    return out
-
-
-def _more(steps: Stepping) -> str:
-    missing = steps.num_tokens - len(steps.tokens)
-    return f"  … {missing:,} more" if missing else ""
-
-
-def _window(steps: Stepping, width: int) -> tuple[str, int]:
-    """The line of the place, cut to the width around it, and the columns before it."""
-    whole = steps.text.split("\n")[steps.line - 1]
-    first = max(0, steps.column - width // 2)
-    head = "…" if first else ""
-    shown = "".join(c if c.isprintable() else "·" for c in whole[first : first + width - 2])
-    tail = "…" if first + width - 2 < len(whole) else ""
-    return head + shown + tail, len(head) + columns(shown[: steps.column - first])
-
-
 # -------------------------------------------------------------------- data
 
 
-def as_data(found: Findings) -> dict[str, Any]:
+def as_data(found: Explanation) -> dict[str, Any]:
     """The same as JSON data; labels as in pictures, words of edges left out."""
     best = found.shortest
     data: dict[str, Any] = {

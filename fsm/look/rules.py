@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from ..columns import K_BYTE, K_BYTES, K_CALL, K_LOOP, K_RETURN, K_SET, K_SPLIT, K_TEXT, NEVER
 from ..network.network import Network
+from ..network.walks import strong_components
 from .graph import Edge, Graph, Kind, Word
 
 MAX_POSITIONS = 4000
@@ -29,45 +30,15 @@ def is_recursive(network: Network) -> bool:
 
     A call that is a rule's last act leaves nothing on the stack; rules that only recur so have finitely many states.
     """
-    component = _components(network)
+    calls = {entry: _calls(network, entry) for entry in entries(network)}
+    edges = {entry: dict.fromkeys(called for called, _ in found) for entry, found in calls.items()}
+    component = {entry: number for number, found in enumerate(strong_components(edges)) for entry in found}
     return any(
         component[caller] == component[called]
-        for caller in component
-        for called, is_last in _calls(network, caller)
+        for caller, found in calls.items()
+        for called, is_last in found
         if not is_last
     )
-
-
-def _components(network: Network) -> dict[int, int]:
-    """By entry, the number of the set of rules that call each other (Tarjan 1972, without recursion)."""
-    calls = {entry: [called for called, _ in _calls(network, entry)] for entry in entries(network)}
-    found: dict[int, int] = {}
-    low: dict[int, int] = {}
-    open_rules: list[int] = []
-    path = [(network.start, iter(calls[network.start]))]
-    low[network.start] = 0
-    index = {network.start: 0}
-    open_rules.append(network.start)
-    while path:
-        entry, rest = path[-1]
-        following = next(rest, None)
-        if following is None:
-            path.pop()
-            if path:
-                low[path[-1][0]] = min(low[path[-1][0]], low[entry])
-            if low[entry] == index[entry]:
-                while True:
-                    member = open_rules.pop()
-                    found[member] = index[entry]
-                    if member == entry:
-                        break
-        elif following not in index:
-            index[following] = low[following] = len(index)
-            open_rules.append(following)
-            path.append((following, iter(calls[following])))
-        elif following not in found:
-            low[entry] = min(low[entry], index[following])
-    return found
 
 
 def entries(network: Network) -> list[int]:

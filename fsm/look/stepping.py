@@ -11,6 +11,7 @@ left its schema.
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,8 +20,9 @@ from ..constraint import Constraint
 from ..keys.written import Written, in_string
 from ..vocabulary.vocabulary import token_ids_of
 from .graph import is_single
-from .labels import byte_class, quoted
+from .labels import byte_class, columns, quoted
 from .rules import nodes_of_rule
+from .terminal import Paint
 
 MAX_TOKENS = 8
 NO_CALLS = (K_LOOP, K_SET, K_KEY, K_TEXT)  # frames that count, or remember what was written
@@ -182,3 +184,56 @@ def rule_owners(constraint: Constraint, rule_names: dict[int, str]) -> dict[int,
 def _begun_string(text: bytes) -> bytes:
     """What a string has so far in which a text ends."""
     return in_string(text, True) or b""
+
+
+def stepping_lines(steps: Stepping, *, width: int, paint: Paint) -> list[str]:
+    """Where a text stops, with a caret below the place."""
+    out = ["", paint("text", "title")]
+    line, column = _window(steps, width - 2)
+    out.append(f"  {line}")
+    out.append(f"  {' ' * column}{paint('^', 'error' if steps.leaves else 'title')}")
+    place = f"line {steps.line}, column {steps.column + 1}" if steps.line > 1 else f"column {steps.column + 1}"
+    if steps.leaves:
+        refused = quoted(
+            steps.text.encode(errors="surrogatepass")[steps.num_bytes :].decode(errors="replace")[:1].encode()
+        )
+        out.append(
+            paint(f"  leaves the language at byte {steps.num_bytes} ({place}): {refused} is not allowed", "error")
+        )
+    elif steps.is_complete:
+        out.append("  belongs to the language: it may end here")
+    else:
+        out.append(f"  is the beginning of texts of the language: all {steps.num_bytes} bytes were read")
+    for reason in steps.reasons:
+        out += textwrap.wrap(f"because  {reason}", width - 2, initial_indent="  ", subsequent_indent="           ")
+    rows: list[tuple[str, str]] = []
+    if steps.leaves and steps.is_complete:
+        rows.append(("here", "the text may end"))
+    if steps.forced:
+        rows.append(("must follow", steps.forced))
+    elif steps.allowed:
+        rows.append(("may follow", steps.allowed))
+    elif not steps.leaves or not steps.is_complete:
+        rows.append(("may follow", "nothing"))
+    if steps.num_tokens:
+        rows.append(("as tokens", f"{'  '.join(steps.tokens)}{_more(steps)}"))
+    if steps.rules:
+        rows.append(("in rules", " < ".join(steps.rules)))
+    for head, text in rows:
+        out += textwrap.wrap(f"{head:<12} {text}", width - 2, initial_indent="  ", subsequent_indent=" " * 15)
+    return out
+
+
+def _more(steps: Stepping) -> str:
+    missing = steps.num_tokens - len(steps.tokens)
+    return f"  … {missing:,} more" if missing else ""
+
+
+def _window(steps: Stepping, width: int) -> tuple[str, int]:
+    """The line of the place, cut to the width around it, and the columns before it."""
+    whole = steps.text.split("\n")[steps.line - 1]
+    first = max(0, steps.column - width // 2)
+    head = "…" if first else ""
+    shown = "".join(c if c.isprintable() else "·" for c in whole[first : first + width - 2])
+    tail = "…" if first + width - 2 < len(whole) else ""
+    return head + shown + tail, len(head) + columns(shown[: steps.column - first])

@@ -5,13 +5,13 @@ Knows expressions only; nothing is walked by recursion. Only asked once a gramma
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Mapping
 
 from ..columns import NEVER
-from ..compile_time import FEW, NO_LIMIT, CompileTime
+from ..compile_time import NO_LIMIT, CompileTime
 from ..text.text_table import text_table
 from .expression import Alternation, AnyOrder, ByteSet, Embed, Expression, Grammar, Repeat, Rule, Sequence
-from .walks import least_fixed_point, parts_of
+from .walks import Deciding, decided, least_fixed_point, parts_of
 
 
 def path_to_nothing(grammar: Grammar, dead: Container[str]) -> tuple[list[str], list[str]]:
@@ -51,50 +51,21 @@ def dead_rules(rules: Mapping[str, Expression], compile_time: CompileTime = NO_L
 
 
 def _is_live(expression: Expression, rules: Mapping[str, bool], compile_time: CompileTime = NO_LIMIT) -> bool:
-    """Whether an expression has a text; looks at no more of it than that takes, and once at what is shared."""
-    known: dict[int, bool] = {}
-    pending: list[tuple[Expression, bool, Iterator[Expression]]] = []  # whether all must be live, those not looked at
-    part, steps = expression, 0
-    while True:
-        if steps & (FEW - 1) == 0:
-            compile_time.check_here()
-        steps += 1
-        found = known.get(id(part))
-        if found is None:
-            inner = _live_inner(part)
-            if inner is None:
-                found = _is_live_leaf(part, rules)
-            else:
-                found = inner[0]
-                pending.append((part, *inner))
-        while pending:
-            owner, needs_all, rest = pending[-1]
-            following = next(rest, None) if found is needs_all else None
-            if following is not None:
-                part = following
-                break
-            known[id(owner)] = found
-            pending.pop()
-        else:
-            return found
+    """Whether an expression has a text."""
 
+    def is_live(part: Expression) -> bool | Deciding:
+        if isinstance(part, Sequence):
+            return True, part.parts
+        if isinstance(part, Alternation):
+            return False, part.options
+        if isinstance(part, Repeat):
+            return (True, (part.item,)) if part.minimum else True
+        if isinstance(part, AnyOrder):
+            return True, tuple([member.body for member in part.members if member.is_required])
+        if isinstance(part, Rule):
+            return rules[part.name]
+        if isinstance(part, Embed):
+            return text_table(part.language).min_bytes < NEVER
+        return not isinstance(part, ByteSet) or part.mask != 0
 
-def _live_inner(part: Expression) -> tuple[bool, Iterator[Expression]] | None:
-    """The parts that decide, and whether all of them must be live, or one; None if there are none."""
-    if isinstance(part, Sequence):
-        return True, iter(part.parts)
-    if isinstance(part, Alternation):
-        return False, iter(part.options)
-    if isinstance(part, Repeat):
-        return (True, iter((part.item,))) if part.minimum else None
-    if isinstance(part, AnyOrder):
-        return True, iter([member.body for member in part.members if member.is_required])
-    return None
-
-
-def _is_live_leaf(part: Expression, rules: Mapping[str, bool]) -> bool:
-    if isinstance(part, Rule):
-        return rules[part.name]
-    if isinstance(part, Embed):
-        return text_table(part.language).min_bytes < NEVER
-    return not isinstance(part, ByteSet) or part.mask != 0
+    return decided(expression, is_live, compile_time)

@@ -26,6 +26,9 @@ from .expression import (
 
 Found = TypeVar("Found")
 Node = TypeVar("Node", bound=Hashable)
+Deciding = tuple[bool, tuple[Expression, ...]]
+"""What an answer hangs on: whether it takes a yes about all of these parts, or about one."""
+
 _LEAVES = frozenset((Literal, ByteSet, Rule, Embed))
 
 
@@ -105,39 +108,60 @@ def least_fixed_point(
     return known
 
 
+def decided(
+    expression: Expression,
+    decide: Callable[[Expression], bool | Deciding],
+    compile_time: CompileTime = NO_LIMIT,
+) -> bool:
+    """A yes or no about an expression; looks at no more of it than that takes, and once at what is shared.
+
+    Args:
+        decide: about a part: the answer, or the parts that it hangs on.
+    """
+    known: dict[int, bool] = {}
+    pending: list[tuple[Expression, bool, Iterator[Expression]]] = []  # whether it takes all, those not looked at
+    part, steps = expression, 0
+    while True:
+        if steps & (FEW - 1) == 0:
+            compile_time.check_here()
+        steps += 1
+        found = known[id(part)] if id(part) in known else decide(part)
+        if not isinstance(found, bool):
+            found, inner = found
+            pending.append((part, found, iter(inner)))
+        while pending:
+            owner, needs_all, rest = pending[-1]
+            following = next(rest, None) if found is needs_all else None
+            if following is not None:
+                part = following
+                break
+            known[id(owner)] = found
+            pending.pop()
+        else:
+            return found
+
+
 def is_nullable(expression: Expression, rules: Mapping[str, bool]) -> bool:
-    """Whether an expression may write nothing; looks at no more of it than that takes.
+    """Whether an expression may write nothing.
 
     Args:
         rules: whether a rule may.
     """
-    pending: list[tuple[bool, Iterator[Expression]]] = []  # whether all of them must, and those not looked at
-    node: Expression | None = expression
-    while node is not None:
-        found = False
-        if isinstance(node, Sequence):
-            found = True
-            pending.append((True, iter(node.parts)))
-        elif isinstance(node, Alternation):
-            pending.append((False, iter(node.options)))
-        elif isinstance(node, Literal):
-            found = not node.data
-        elif isinstance(node, Rule):
-            found = rules.get(node.name, False)
-        elif isinstance(node, Embed):
-            found = node.language.is_accepting(node.language.start)
-        elif isinstance(node, Repeat):
-            if node.minimum:
-                node = node.item
-                continue
-            found = True
-        node = None
-        while pending and node is None:
-            needs_all, rest = pending[-1]
-            node = next(rest, None) if found is needs_all else None
-            if node is None:
-                pending.pop()
-    return found
+
+    def may_be_empty(part: Expression) -> bool | Deciding:
+        if isinstance(part, Sequence):
+            return True, part.parts
+        if isinstance(part, Alternation):
+            return False, part.options
+        if isinstance(part, Repeat):
+            return (True, (part.item,)) if part.minimum else True
+        if isinstance(part, Rule):
+            return rules.get(part.name, False)
+        if isinstance(part, Embed):
+            return part.language.is_accepting(part.language.start)
+        return isinstance(part, Literal) and not part.data
+
+    return decided(expression, may_be_empty)
 
 
 def nullable_rules(rules: Mapping[str, Expression], compile_time: CompileTime = NO_LIMIT) -> dict[str, bool]:

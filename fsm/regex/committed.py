@@ -14,7 +14,7 @@ from __future__ import annotations
 from ...errors import ConstraintTooLarge
 from ..compile_time import CompileTime
 from .determinise import determinise
-from .regex_tree import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
+from .regex_tree import Assertion, CharSet, Concat, Either, Look, Node, Plain, Times, nodes_of
 
 MAX_WORK = 200_000  # positions looked at to find out whether a part is prefix-free
 
@@ -60,13 +60,4 @@ def _is_prefix_free(node: Node, time: CompileTime) -> bool:
 
 def _asks(node: Node) -> bool:
     """Whether there is an assertion or a look-around in it."""
-    pending = [node]
-    while pending:
-        inner = pending.pop()
-        if isinstance(inner, (Assertion, Look)):
-            return True
-        if isinstance(inner, (Concat, Either)):
-            pending.extend(inner.parts if isinstance(inner, Concat) else inner.options)
-        elif isinstance(inner, Times):
-            pending.append(inner.item)
-    return False
+    return any(isinstance(inner, (Assertion, Look)) for inner in nodes_of(node))

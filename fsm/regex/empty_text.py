@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ..text.dfa import Dfa
 from ..text.literals import literal_dfa
-from .regex_tree import Assertion, Concat, Either, Look, Node, Plain, Times
+from .regex_tree import Assertion, Concat, Either, Look, Node, Plain, Times, children
 
 
 def with_empty_text_settled(dfa: Dfa, pattern: str, tree: Node, *, for_all: bool) -> Dfa:
@@ -37,7 +37,7 @@ def _matches_nothing(tree: Node, inside_word: bool) -> bool:
         if isinstance(node, Assertion):
             done.append(inside_word if node.kind == "inside_word" else node.kind != "word_boundary")
         elif isinstance(node, (Concat, Either)):
-            parts = node.parts if isinstance(node, Concat) else node.options
+            parts = children(node)
             if not is_ready:
                 tasks.append((node, True))
                 tasks += [(part, False) for part in parts]
@@ -46,7 +46,7 @@ def _matches_nothing(tree: Node, inside_word: bool) -> bool:
             done.append(all(found) if isinstance(node, Concat) else any(found))
         elif isinstance(node, (Times, Look)):
             if not is_ready:
-                tasks += [(node, True), (node.item if isinstance(node, Times) else node.body, False)]
+                tasks += [(node, True), (children(node)[0], False)]
                 continue
             inner = done.pop()
             done.append(inner or node.minimum == 0 if isinstance(node, Times) else inner != node.is_negative)

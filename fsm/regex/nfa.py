@@ -78,14 +78,9 @@ def build(tree: Node, compile_time: CompileTime) -> Nfa:
     while stack:
         node, progress, begin = stack.pop()
         compile_time.check_here()
-        if isinstance(node, CharSet):
-            number = set_ids.setdefault(node.intervals, len(nfa.sets))
-            if number == len(nfa.sets):
-                nfa.sets.append(node.intervals)
-            nfa.add(SET, number, len(nfa.kind) + 1)
-        elif isinstance(node, Plain):
-            for character in node.text:
-                intervals = ((ord(character), ord(character)),)
+        if isinstance(node, (CharSet, Plain)):
+            sets = [node.intervals] if isinstance(node, CharSet) else [((ord(c), ord(c)),) for c in node.text]
+            for intervals in sets:
                 number = set_ids.setdefault(intervals, len(nfa.sets))
                 if number == len(nfa.sets):
                     nfa.sets.append(intervals)

@@ -23,7 +23,19 @@ from .determinise import determinise
 from .empty_text import with_empty_text_settled
 from .nfa import ANY_TEXT
 from .regex_syntax import Dialect, parse
-from .regex_tree import OPTIONAL_BREAK, PYTHON_END, Assertion, CharSet, Concat, Either, Look, Node, Plain, Times
+from .regex_tree import (
+    OPTIONAL_BREAK,
+    PYTHON_END,
+    Assertion,
+    CharSet,
+    Concat,
+    Either,
+    Look,
+    Node,
+    Plain,
+    Times,
+    children,
+)  # fmt: skip
 
 EAGER_POSITIONS = 3_000  # characters of the unfolded pattern; beyond that it is unfolded lazily at once
 EAGER_WORK = 200_000  # positions looked at before a pattern is unfolded lazily instead; some milliseconds
@@ -119,10 +131,8 @@ def _is_long(tree: Node) -> bool:
         node, times = pending.pop()
         if isinstance(node, Times):
             pending.append((node.item, times * max(node.minimum, node.maximum or 1, 1)))
-        elif isinstance(node, (Concat, Either)):
-            pending.extend((child, times) for child in _children(node))
-        elif isinstance(node, Look):
-            pending.append((node.body, times))
+        elif isinstance(node, (Concat, Either, Look)):
+            pending.extend((child, times) for child in children(node))
         elif isinstance(node, Plain):
             total += times * len(node.text)
         else:
@@ -153,14 +163,13 @@ def _expression(tree: Node, compile_time: CompileTime) -> Expression | None:
             done.append(runs)
         elif not is_ready:
             tasks.append((node, True))
-            children = (node.item,) if isinstance(node, Times) else _children(node)
-            tasks.extend([(child, False) for child in children])
+            tasks.extend([(child, False) for child in children(node)])
         elif isinstance(node, Times):
             done.append(Repeat(done.pop(), node.minimum, node.maximum))
         else:
-            children = _children(node)
-            operands = tuple(reversed(done[len(done) - len(children) :]))
-            del done[len(done) - len(children) :]
+            first = len(done) - len(children(node))
+            operands = tuple(reversed(done[first:]))
+            del done[first:]
             done.append(_joined(operands) if isinstance(node, Concat) else Alternation(operands))
     return done.pop()
 
@@ -214,10 +223,6 @@ def folded(node: Times) -> Times:
         maximum = 0 if high == 0 else None if high is None or node.maximum is None else high * node.maximum
         node = Times(node.item.item, low * node.minimum, maximum)
     return node
-
-
-def _children(node: Concat | Either) -> tuple[Node, ...]:
-    return node.parts if isinstance(node, Concat) else node.options
 
 
 def _joined(parts: tuple[Expression, ...]) -> Expression:

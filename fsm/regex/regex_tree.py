@@ -5,6 +5,7 @@ Nodes compare by identity: trees share parts, and a walk may cache its results b
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..text.unicode_sets import Intervals
@@ -68,6 +69,23 @@ class Look:
 
 
 Node = CharSet | Plain | Concat | Either | Times | Assertion | Look
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The nodes directly inside of another one."""
+    if isinstance(node, (Concat, Either)):
+        return node.parts if isinstance(node, Concat) else node.options
+    return (node.item,) if isinstance(node, Times) else (node.body,) if isinstance(node, Look) else ()
+
+
+def nodes_of(tree: Node) -> Iterator[Node]:
+    """The tree and all nodes inside of it."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        yield node
+        pending += children(node)
+
 
 OPTIONAL_BREAK = Times(CharSet(((10, 10),)), 0, 1)
 PYTHON_END = Either((Assertion("end"), Look(Concat((OPTIONAL_BREAK.item, Assertion("end"))), True, False)))

@@ -23,7 +23,7 @@ from ..text.alphabet import Alphabet, Ints
 from ..text.dfa import Dfa, any_text, explore
 from ..text.unicode_sets import ASCII_WORD, Intervals
 from .nfa import ANY_TEXT, ASSERT, LOOK, MATCH, SET, Nfa, build, universal_nodes
-from .regex_tree import Assertion, Concat, Either, Look, Node, Times
+from .regex_tree import Assertion, Concat, Look, Node, nodes_of
 from .subsets import MAX_STATES, plain_dfa
 
 MAX_THREAD_WORK = 200_000  # threads looked at; about a second
@@ -214,15 +214,7 @@ def _look_automata(look: Look, compile_time: CompileTime, depth: int) -> list[Df
 
 def _assertions(tree: Node) -> Iterator[tuple[str, Intervals]]:
     """All assertions of a tree, those within its look-arounds as well."""
-    pending = [tree]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, Assertion):
-            yield node.kind, node.intervals
-        elif isinstance(node, (Times, Look)):
-            pending.append(node.item if isinstance(node, Times) else node.body)
-        elif isinstance(node, (Concat, Either)):
-            pending.extend(node.parts if isinstance(node, Concat) else node.options)
+    return ((node.kind, node.intervals) for node in nodes_of(tree) if isinstance(node, Assertion))
 
 
 def _kinds_asked_for(nfa: Nfa) -> tuple[Intervals, Intervals, Intervals]:

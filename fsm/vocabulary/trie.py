@@ -18,7 +18,7 @@ It knows no automata. Built once per vocabulary: 130,000 tokens take about 0.1 s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -30,68 +30,50 @@ from ..text.wide_kinds import wide_kinds
 MAX_TOKEN_LEN = 255  # longer tokens are never allowed: no real vocabulary has one that a constraint could use
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Trie:
-    """Arrays over nodes (see the drawing), and
-
-    roots: int32[256], the node of each first byte, or -1.
-    summary_of: int32[num_nodes], index into `summaries`, or -1 (a small sub-tree, or not skippable).
-    summaries: uint64[n, 3]: the ASCII bytes that occur (two words); the kinds of other characters (`wide_kinds`), plus
-        HAS_CUT if some token ends within a character, the height in characters << HEIGHT_SHIFT, and the number of
-        characters before the sub-tree << BEFORE_SHIFT. Of a character that is cut any one kind that it may become.
-    ordered: int32[num_tokens], the tokens in the order of their nodes, all ids with the same bytes.
-    firsts: int32[num_nodes + 1], how many of them end before each node.
-    lens: uint8[num_tokens], the number of characters begun in each of them, if it is well-formed.
-    """
-
-    data: npt.NDArray[np.uint8]
-    depths: npt.NDArray[np.uint8]
-    ends: Ints
-    tokens: Ints
-    next_same: Ints
-    roots: Ints
-    summary_of: Ints
-    summaries: npt.NDArray[np.uint64]
-    ordered: Ints
-    firsts: Ints
-    lens: npt.NDArray[np.uint8]
-
-    @property
-    def num_nodes(self) -> int:
-        return len(self.data)
-
-
-def build_trie(tokens: Sequence[bytes], wanted: npt.NDArray[np.bool_] | None = None) -> Trie:
+class Trie(core.TokenTrie):
     """The trie of all tokens that have bytes; empty tokens (specials, unused ids) are left out.
 
     Args:
         tokens: the bytes of each id.
         wanted: bool[len(tokens)]; only these, if given.
+
+    Attributes:
+        next_same: int32[len(tokens)] (see the drawing). The arrays over nodes, and roots (int32[256]: the node of each
+            first byte, or -1) are copied from the core when they are first asked for.
     """
-    next_same = np.full(len(tokens), -1, np.int32)
-    first: dict[bytes, int] = {}
-    last: dict[bytes, int] = {}
-    ids_wanted = range(len(tokens)) if wanted is None else np.flatnonzero(wanted).tolist()
-    for token_id in ids_wanted:
-        token = tokens[token_id]
-        if token and len(token) <= MAX_TOKEN_LEN:
-            if token in first:
-                next_same[last[token]] = token_id
-            else:
-                first[token] = token_id
-            last[token] = token_id
-    ordered = sorted(first)
-    joined = np.frombuffer(b"".join(ordered), np.uint8)
-    offsets = np.zeros(len(ordered) + 1, np.int64)
-    np.cumsum(np.fromiter(map(len, ordered), np.int64, len(ordered)), out=offsets[1:])
-    ids = np.fromiter((first[token] for token in ordered), np.int32, len(ordered))
-    data, depths, ends, node_tokens = core.flatten(joined, offsets, ids)
-    roots = np.full(256, -1, np.int32)
-    node = 0
-    while node < len(data):
-        roots[data[node]] = node
-        node = int(ends[node])
-    summary_of, summaries, in_order, firsts, token_lens = core.summarise(
-        data, depths, ends, node_tokens, next_same, wide_kinds()
-    )
-    return Trie(data, depths, ends, node_tokens, next_same, roots, summary_of, summaries, in_order, firsts, token_lens)
+
+    def __init__(self, tokens: Sequence[bytes], wanted: npt.NDArray[np.bool_] | None = None) -> None:
+        self.next_same = np.full(len(tokens), -1, np.int32)
+        first: dict[bytes, int] = {}
+        last: dict[bytes, int] = {}
+        ids_wanted = range(len(tokens)) if wanted is None else np.flatnonzero(wanted).tolist()
+        for token_id in ids_wanted:
+            token = tokens[token_id]
+            if token and len(token) <= MAX_TOKEN_LEN:
+                if token in first:
+                    self.next_same[last[token]] = token_id
+                else:
+                    first[token] = token_id
+                last[token] = token_id
+        ordered = sorted(first)
+        joined = np.frombuffer(b"".join(ordered), np.uint8)
+        offsets = np.zeros(len(ordered) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, ordered), np.int64, len(ordered)), out=offsets[1:])
+        ids = np.fromiter((first[token] for token in ordered), np.int32, len(ordered))
+        super().__init__(joined, offsets, ids, self.next_same, wide_kinds())
+
+    @cached_property
+    def data(self) -> npt.NDArray[np.uint8]:
+        return self.node_bytes
+
+    @cached_property
+    def ends(self) -> Ints:
+        return self.node_ends
+
+    @cached_property
+    def tokens(self) -> Ints:
+        return self.node_tokens
+
+    @cached_property
+    def roots(self) -> Ints:
+        return self.root_nodes

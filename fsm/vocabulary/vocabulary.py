@@ -24,7 +24,7 @@ from ..arguments import check_type
 from ..text.alphabet import Ints
 from .key_tokens import KeyTokens
 from .token_pairs import TokenPairs
-from .trie import MAX_TOKEN_LEN, Trie, build_trie
+from .trie import MAX_TOKEN_LEN, Trie
 
 SPECIAL = b"\xff"  # what stands for a special token begins with it
 DIGITS = b"\xc0\xc1\xf5\xf6\xf7\xf8\xf9\xfa\xfb\xfc\xfd\xfe"  # in which a special token is numbered
@@ -83,7 +83,7 @@ class Vocabulary:
         self.encode = encode
         self.pieces = pieces
         self.num_words = -(-self.size // 32)
-        self.trie = build_trie(self.tokens)
+        self.trie = Trie(self.tokens)
         self.token_bytes: npt.NDArray[np.uint8] = np.frombuffer(b"".join(self.tokens) + b"\0", np.uint8)
         self.token_offsets: Ints = np.zeros(self.size + 1, np.int32)
         lens = np.fromiter(map(len, self.tokens), np.int32, self.size)
@@ -96,7 +96,7 @@ class Vocabulary:
         flags = np.zeros(self.size, np.uint8)
         flags[self._whole(np.flatnonzero(plain))] = 1
         self.is_plain = flags.tobytes()
-        self.rest_trie = build_trie(self.tokens, plain == 0)
+        self.rest_trie = Trie(self.tokens, plain == 0)
         roots = self.trie.roots
         is_missing = roots < 0
         is_missing[~is_missing] = self.trie.tokens[roots[~is_missing]] < 0
@@ -126,14 +126,10 @@ class Vocabulary:
         return self._spellings.get(token_id) if token_id is not None else None
 
     @cached_property
-    def _bound_trie(self) -> core.TokenTrie:
-        return _bound(self.trie)
-
-    @cached_property
     def core(self) -> core.Vocabulary:
         """What all automata over this vocabulary have in common."""
         return core.Vocabulary(
-            *(self._bound_trie, _bound(self.rest_trie), self.trie.next_same, self.token_bytes, self.token_offsets),
+            *(self.trie, self.rest_trie, self.token_bytes, self.token_offsets),
             *(self.plain_rows, self.all_words, self.eos_words),
         )
 
@@ -175,7 +171,7 @@ class Vocabulary:
         Args:
             follow: uint8[256], not 0 for the bytes that may come after the text.
         """
-        return core.token_ends(self._bound_trie, text, begin, follow)
+        return core.token_ends(self.trie, text, begin, follow)
 
     def continues(self, text: bytes, following: Collection[int]) -> bool:
         """Whether some token contains `text` followed by one of the given bytes."""
@@ -244,13 +240,6 @@ def _is_text(token: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _bound(trie: Trie) -> core.TokenTrie:
-    return core.TokenTrie(
-        *(trie.data, trie.depths, trie.ends, trie.tokens, trie.roots, trie.summary_of, trie.summaries),
-        *(trie.ordered, trie.firsts, trie.lens),
-    )
 
 
 def token_ids_of(row: Ints) -> list[int]:

@@ -334,16 +334,10 @@ def test_grammars_that_explode_elsewhere_are_built(name: str) -> None:
 
 @pytest.mark.parametrize("name", REFUSED_GRAMMARS)
 def test_grammars_beyond_all_bounds_are_refused(name: str) -> None:
+    compiler = Compiler(BYTES, limits=Limits(max_compile_seconds=None))
     with pytest.raises(ConstraintTooLarge):
-        Compiler(BYTES, limits=Limits(max_compile_seconds=None)).grammar(REFUSED_GRAMMARS[name])
-
-
-def test_a_compiler_that_has_refused_a_bomb_compiles_the_next_request() -> None:
-    compiler = Compiler(BYTES)
-    for grammar in REFUSED_GRAMMARS.values():
-        with pytest.raises(ConstraintTooLarge):
-            compiler.grammar(grammar)
-    assert compiler.regex("a+").cursor().advance(ord("a"))
+        compiler.grammar(REFUSED_GRAMMARS[name])
+    assert compiler.regex("a+").cursor().advance(ord("a")), "and the next request is compiled"
 
 
 def test_brackets_that_are_never_closed_are_refused() -> None:
@@ -365,13 +359,6 @@ def test_a_schema_too_deep_to_be_known_again_is_compiled_all_the_same() -> None:
     except RecursionError:
         written = ""
     assert constraint.source == written
-
-
-def test_a_choice_of_many_options_is_one_of_them() -> None:
-    options = [f"option {index * 7919 % 10_000}" for index in range(10_000)]
-    automaton = Compiler(BYTES).choice(options).automaton
-    assert automaton.is_accepting(automaton.advance_bytes(automaton.start, b"option 77"))
-    assert not automaton.advance_bytes(automaton.start, b"option x")
 
 
 def test_a_text_that_is_read_in_too_many_ways_names_the_part_of_the_schema() -> None:

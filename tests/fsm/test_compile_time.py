@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,38 +36,17 @@ def after(num_questions: int) -> CompileTime:
     return CompileTime(num_questions, clock=itertools.count().__next__, wall=wall.__next__)
 
 
-def test_a_schema_is_left_off_at_the_part_that_comes_next() -> None:
-    pointers = set()
-    for num_questions in itertools.count(1):
+def left_off(compiled: Callable[[CompileTime], Any], numbers: Iterable[int] | None = None) -> list[ConstraintTooLarge]:
+    """The errors with which it ends where more and more questions are granted, until they are enough."""
+    errors = []
+    for num_questions in numbers or itertools.count(1):
         try:
-            build_network(schema_to_grammar(SCHEMA, compile_time=after(num_questions)))
+            compiled(after(num_questions))
             break
         except ConstraintTooLarge as error:
-            pointers.add(error.pointer)
             assert "raise max_compile_seconds" in str(error)
-    assert {"/properties/k0", "/properties/k8"} <= {pointer[:14] for pointer in pointers}
-
-
-def test_rules_of_a_grammar_are_left_off_at_their_name() -> None:
-    with pytest.raises(ConstraintTooLarge, match=r"rule \S+: compiling took 1 s"):
-        build_network(text_to_grammar(EBNF), after(1))
-
-
-def test_rules_of_a_schema_are_left_off_at_its_pointers() -> None:
-    inner = {"properties": {f"a{n}": {"items": {"minimum": n}} for n in range(3)}}
-    schema = {"properties": {"x": inner, "y": {"prefixItems": [inner, {"maximum": 3}]}}}
-    pointers = set()
-    for num_questions in itertools.count(1):
-        try:
-            build_network(schema_to_grammar(schema), after(num_questions))
-            break
-        except ConstraintTooLarge as error:
-            pointers.add(error.pointer)
-            assert str(error).startswith(f"{error.pointer or '/'}: compiling took")
-    assert {"/properties/x", "/properties/y", "/properties/x/properties/a2"} <= pointers
-
-
-PATTERN = r"(?i)(?:[b-d\p{Lu}](?=q[ab])(?<!7.)|x{2}|y\b)*"
+            errors.append(error)
+    return errors
 
 
 def growing() -> Iterator[int]:
@@ -78,17 +57,34 @@ def growing() -> Iterator[int]:
         number += 1 + number // 4
 
 
+def test_a_schema_is_left_off_at_the_part_that_comes_next() -> None:
+    errors = left_off(lambda time: build_network(schema_to_grammar(SCHEMA, compile_time=time)))
+    assert {"/properties/k0", "/properties/k8"} <= {error.pointer[:14] for error in errors}
+
+
+def test_rules_of_a_grammar_are_left_off_at_their_name() -> None:
+    with pytest.raises(ConstraintTooLarge, match=r"rule \S+: compiling took 1 s"):
+        build_network(text_to_grammar(EBNF), after(1))
+
+
+def test_rules_of_a_schema_are_left_off_at_its_pointers() -> None:
+    inner = {"properties": {f"a{n}": {"items": {"minimum": n}} for n in range(3)}}
+    schema = {"properties": {"x": inner, "y": {"prefixItems": [inner, {"maximum": 3}]}}}
+    errors = left_off(lambda time: build_network(schema_to_grammar(schema), time))
+    assert all(str(error).startswith(f"{error.pointer or '/'}: compiling took") for error in errors)
+    pointers = {error.pointer for error in errors}
+    assert {"/properties/x", "/properties/y", "/properties/x/properties/a2"} <= pointers
+
+
+PATTERN = r"(?i)(?:[b-d\p{Lu}](?=q[ab])(?<!7.)|x{2}|y\b)*"
+
+
 @pytest.mark.parametrize("reads", [regex_to_dfa, regex_to_expression])
 def test_a_pattern_is_left_off_wherever_it_is(reads: Callable[..., Any]) -> None:
     """While it is read, made into a graph and followed thread by thread; with the pattern as its place."""
     pattern = PATTERN + reads.__name__
-    for num_questions in growing():
-        try:
-            reads(pattern, compile_time=after(num_questions))
-            break
-        except ConstraintTooLarge as error:
-            assert str(error).startswith("pattern '(?i)(?:[b-d") and "raise max_compile_seconds" in str(error)
-    assert num_questions > 20
+    errors = left_off(lambda time: reads(pattern, compile_time=time), growing())
+    assert all(str(error).startswith("pattern '(?i)(?:[b-d") for error in errors) and len(errors) > 8
 
 
 def test_what_was_compiled_before_is_found_again_without_any_time() -> None:
@@ -102,14 +98,9 @@ def test_a_pattern_in_a_schema_is_left_off_at_its_pointer(keyword: str) -> None:
     schema: dict[str, Any] = {keyword: {"pattern": pattern} if keyword == "propertyNames" else pattern}
     if keyword == "patternProperties":
         schema = {keyword: {pattern: {"minimum": 3}}, "type": "object"}
-    pointers = set()
-    for num_questions in growing():
-        try:
-            schema_to_grammar({"properties": {"a": schema}}, compile_time=after(num_questions))
-            break
-        except ConstraintTooLarge as error:
-            assert str(error).startswith("/"), error
-            pointers.add(error.pointer.replace(pattern, "*"))
+    errors = left_off(lambda time: schema_to_grammar({"properties": {"a": schema}}, compile_time=time), growing())
+    assert all(str(error).startswith("/") for error in errors)
+    pointers = {error.pointer.replace(pattern, "*") for error in errors}
     place = {"pattern": "pattern", "patternProperties": "patternProperties/*", "propertyNames": "propertyNames/pattern"}
     assert f"/properties/a/{place[keyword]}" in pointers
 
@@ -142,26 +133,15 @@ TAGS: dict[str, Any] = {
 @pytest.mark.parametrize("text", [EBNF, LARK])
 def test_a_grammar_is_left_off_wherever_it_is(text: str) -> None:
     """However many questions are granted, one too few ends in the error that names a rule or terminal."""
-    places = set()
-    for num_questions in itertools.count(1):
-        try:
-            text_to_grammar(text, compile_time=after(num_questions))
-            break
-        except ConstraintTooLarge as error:
-            assert "raise max_compile_seconds" in str(error)
-            places.add(str(error).partition(":")[0])
+    errors = left_off(lambda time: text_to_grammar(text, compile_time=time))
+    places = {str(error).partition(":")[0] for error in errors}
     assert len(places) >= 5 and all(place.startswith("grammar, ") for place in places), places
 
 
 def test_a_list_of_grammars_is_left_off_before_each() -> None:
     schema = {"name": "a", "json_schema": {"type": "integer"}}
-    text, said = json.dumps({"grammars": [{"lark_grammar": "start: @a"}, schema]}), ""
-    for num_questions in itertools.count():
-        try:
-            text_to_grammar(text, compile_time=after(num_questions))
-            break
-        except ConstraintTooLarge as error:
-            said += str(error)
+    text = json.dumps({"grammars": [{"lark_grammar": "start: @a"}, schema]})
+    said = " ".join(map(str, left_off(lambda time: text_to_grammar(text, compile_time=time), itertools.count())))
     assert "grammars[0].lark_grammar: compiling" in said and "grammars[1].json_schema: compiling" in said
 
 
@@ -197,14 +177,7 @@ def test_pairs_of_options_are_left_off() -> None:
 
 
 def test_a_description_of_tags_is_left_off_wherever_it_is() -> None:
-    places = set()
-    for num_questions in itertools.count(1):
-        try:
-            structural_tag_to_grammar(TAGS, compile_time=after(num_questions))
-            break
-        except ConstraintTooLarge as error:
-            assert "raise max_compile_seconds" in str(error)
-            places.add(error.pointer)
+    places = {error.pointer for error in left_off(lambda time: structural_tag_to_grammar(TAGS, compile_time=time))}
     assert "/format/elements/2" in places
     assert any(place.startswith("/format/elements/0/json_schema/properties/k8") for place in places)
     assert any("grammar, rule r4" in place or "/format/elements/1/grammar" in place for place in places)

@@ -12,15 +12,10 @@ import pytest
 from pydantic import BaseModel
 
 from phloem import errors
-from phloem.fsm import Compiler, Constraint, Limits, Vocabulary
+from phloem.fsm import Compiler, Limits, Vocabulary
 from phloem.fsm.foresight import forced_bytes, forced_tokens, forced_tokens_within, guess_within, remember
 
-from .vocabularies import BYTES, mixed_vocabulary
-
-
-def accepts(constraint: Constraint, text: str) -> bool:
-    cursor = constraint.cursor()
-    return all(cursor.advance(byte) for byte in text.encode()) and cursor.is_accepting
+from .vocabularies import BYTES, accepts, mixed_vocabulary
 
 
 class Person(BaseModel):

@@ -51,13 +51,6 @@ def test_random_walks_end_in_texts_that_match(pattern: str) -> None:
             assert oracle.fullmatch(text.decode()), text
 
 
-def test_matching_texts_are_let_through() -> None:
-    for pattern, text in [("a{3}b*", "aaabb"), (r"\w+(\s\w+){0,9}", "naïve café 123"), ("(a|ab)(c|bcd)", "abcd")]:
-        cursor = Compiler(BYTES).regex(pattern).cursor()
-        assert all(cursor.advance(byte) for byte in text.encode())
-        assert cursor.is_accepting
-
-
 def json_walk(seed: int, count: int) -> tuple[Cursor, list[int]]:
     rng = random.Random(seed)
     cursor, tokens = COMPILER.json_value().cursor(), []
@@ -140,16 +133,6 @@ def test_a_refused_token_moves_nothing() -> None:
         assert same(cursor, before)
 
 
-def test_advance_takes_exactly_what_the_row_allows() -> None:
-    cursor, _ = json_walk(4, 12)
-    allowed = set(allowed_ids(cursor.row()))
-    for token_id in range(VOCABULARY.size):
-        took = cursor.advance(token_id)
-        assert took == (token_id in allowed)
-        if took:
-            cursor.rollback(1)
-
-
 def test_eos_ends_the_text_and_can_be_taken_back() -> None:
     cursor = constraint("a|ab").cursor()
     eos = VOCABULARY.eos_ids[0]
@@ -171,19 +154,6 @@ def test_rollback_beyond_the_beginning_is_refused() -> None:
             cursor.rollback(count)
     cursor.rollback(0)
     assert cursor.num_consumed == 1
-
-
-def test_rollback_inside_an_escape_and_inside_a_character() -> None:
-    cursor = Compiler(BYTES).json_value().cursor()
-    for byte in '{"\\u000b é😀":["'.encode():
-        assert cursor.advance(byte)
-    trace = []
-    for _ in range(cursor.num_consumed):
-        trace.append(cursor.min_tokens_to_accept())
-        cursor.rollback(1)
-    # to close: "]} after ["; 0]} after [ and :0} further left; then the bytes of the character and of the escape
-    assert trace == [3, 2, 2, 3, 4, 5, 6, 7, 4, 5, 4, 4, 5, 6, 7, 8, 5, 4, 1]
-    assert cursor.num_consumed == 0
 
 
 @pytest.mark.parametrize("seed", range(4))

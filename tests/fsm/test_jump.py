@@ -174,14 +174,6 @@ def test_a_long_run_is_found_whole() -> None:
     assert forced_tokens(cursor) == []  # this vocabulary cannot tokenise
 
 
-def test_nothing_is_forced_where_the_text_may_end() -> None:
-    cursor = Compiler(BYTES).regex("ab(cd)?").cursor()
-    assert forced_bytes(cursor) == b"ab"
-    assert cursor.advance(ord("a")) and cursor.advance(ord("b"))
-    assert forced_bytes(cursor) == b""
-    assert cursor.advance(ord("c")) and forced_bytes(cursor) == b"d"
-
-
 def test_runs_are_found_inside_recursion() -> None:
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}, "v": {"const": 1}}}
     node |= {"required": ["v"], "additionalProperties": False}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import numpy as np
@@ -65,6 +66,17 @@ def allowed_ids(row: npt.NDArray[np.int32]) -> list[int]:
     """The token ids whose bits are set."""
     ids: list[int] = np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little")).tolist()
     return ids
+
+
+def accepts(constraint: Constraint, text: str) -> bool:
+    """Whether a cursor takes a text byte by byte, and then it may end. The first tokens are the bytes."""
+    cursor = constraint.cursor()
+    return all(cursor.advance(byte) for byte in text.encode()) and cursor.is_accepting
+
+
+def words(alphabet: str, longest: int) -> list[str]:
+    """All texts of some letters, up to a length."""
+    return ["".join(word) for n in range(longest + 1) for word in itertools.product(alphabet, repeat=n)]
 
 
 def constraint_of(grammar: Grammar, vocabulary: Vocabulary) -> Constraint:

@@ -11,36 +11,7 @@ from hypothesis import strategies as st
 
 from phloem.radix import POLICIES, RadixTree, common_prefix, pack
 
-from .small_trees import Clock, make_tree
-
-
-def test_evict_takes_the_least_recently_used_leaf_first() -> None:
-    tree = make_tree(([1], [1]), ([2], [2]), ([3], [3]))
-    tree.match(pack([1]), "")
-    assert [tree.evict(1), tree.evict(1), tree.evict(1)] == [[2], [3], [1]]
-
-
-def test_a_partly_matched_prefix_counts_as_used() -> None:
-    tree = make_tree(([1, 1, 1], [1, 2, 3]), ([2], [4]))
-    tree.match(pack([1, 1, 9]), "")
-    assert tree.evict(1) == [3]
-    assert tree.evict(1) == [4]
-
-
-def test_a_parent_is_as_recent_as_its_evicted_children() -> None:
-    tree = make_tree(([1], [1]), ([2], [2]))
-    other = tree.match(pack([2]), "").node
-    tree.lease(other)
-    tree.insert(pack([1, 1]), [1, 3], "")
-    assert tree.evict(1) == [3]
-    tree.release(other)
-    assert tree.evict(1) == [2]
-
-
-def test_use_is_ordered_although_the_clock_stands() -> None:
-    tree = make_tree(([1], [1]), ([2], [2]), ([3], [3]), clock=Clock())
-    tree.match(pack([2]), "")
-    assert tree.evict(3) == [1, 3, 2]
+from .small_trees import make_tree
 
 
 def test_a_long_leaf_is_shortened_from_its_end() -> None:
@@ -53,37 +24,6 @@ def test_a_long_leaf_is_shortened_from_its_end() -> None:
 def test_a_short_leaf_goes_whole() -> None:
     tree = make_tree((list(range(17)), list(range(17))))
     assert tree.evict(1) == list(range(17))
-
-
-def test_evict_nothing() -> None:
-    tree = make_tree(([1], [5]))
-    assert tree.evict(0) == []
-    assert RadixTree(1).evict(5) == []
-
-
-def test_lfu_keeps_what_was_hit_often() -> None:
-    tree = make_tree(([1], [1]), ([2], [2]), ([3], [3]), policy="lfu")
-    for token in (1, 1, 3, 2, 3):
-        tree.match(pack([token]), "")
-    assert tree.evict(1) == [2]
-
-
-def test_cost_keeps_what_was_hit_often_but_not_for_ever() -> None:
-    tree = make_tree(([1], [1]), ([2], [2]), policy="cost")
-    tree.match(pack([1]), "")
-    tree.insert(pack([3]), [3], "")
-    assert [tree.evict(1), tree.evict(1)] == [[2], [3]]
-    for block in range(4, 9):  # each eviction ends an era: later blocks start with a higher rank
-        tree.insert(pack([block]), [block], "")
-        tree.evict(1)
-    assert tree.match(pack([1]), "").num_tokens == 0
-
-
-def test_cost_prefers_what_is_dear_to_compute() -> None:
-    tree = RadixTree(1, policy="cost", block_cost=float)
-    tree.insert(pack([1, 1, 1]), [1, 2, 3], "")
-    tree.insert(pack([2]), [4], "")
-    assert tree.evict(1) == [4]
 
 
 def needing(*token_ids: int) -> Callable[[str, bytes], int]:
@@ -122,13 +62,6 @@ def test_a_spared_leaf_is_still_a_candidate() -> None:
     tree.evict(1, spare=needing(1))
     tree.audit()
     assert tree.evict(1) == [1]
-
-
-def test_priority_keeps_what_was_asked_for_with_the_highest() -> None:
-    tree = RadixTree(1, policy="priority")
-    for token, priority in ((1, 2), (2, 0), (3, 1)):
-        tree.insert(pack([token]), [token], "", priority=priority)
-    assert tree.evict(3) == [2, 3, 1]
 
 
 @given(st.lists(st.integers(-(2**31), 2**31 - 1), max_size=6))

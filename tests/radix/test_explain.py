@@ -7,11 +7,6 @@ from phloem.radix import pack
 from .small_trees import Clock, make_tree
 
 
-def test_explain_says_never_seen() -> None:
-    found = make_tree(([1, 2], [5, 6])).explain(pack([1, 9]), "")
-    assert (found.num_cached_tokens, found.reason) == (1, "never_seen")
-
-
 def test_explain_says_evicted_and_when() -> None:
     clock = Clock()
     tree = make_tree(([1], [4]), ([1, 2, 3], [4, 5, 6]), clock=clock)
@@ -50,9 +45,3 @@ def test_explain_forgets_the_oldest_evictions() -> None:
 def test_explain_names_the_other_namespace() -> None:
     found = make_tree(([1, 2], [4, 5])).explain(pack([1, 2]), "tenant")
     assert (found.num_cached_tokens, found.reason, found.other_namespace) == (0, "other_namespace", "")
-
-
-def test_explain_says_block_rounding() -> None:
-    tree = make_tree((list(range(8)), [1, 2]), block_size=4)
-    found = tree.explain(pack(range(7)), "")
-    assert (found.num_cached_tokens, found.num_agreeing_tokens, found.reason) == (4, 7, "block_rounding")

@@ -14,20 +14,6 @@ def test_a_tail_is_a_donor_and_never_a_whole_block() -> None:
     tree.audit()
 
 
-def test_a_tail_is_refused_where_some_block_begins_like_it() -> None:
-    tree = RadixTree(4)
-    tree.insert(pack([1, 2, 3, 4, 5, 6, 7, 8]), [7, 8], "")
-    inserted = tree.insert(pack([1, 2, 3, 4, 5, 6]), [7, 9], "")
-    assert (inserted.num_new_tokens, inserted.duplicates) == (0, [9])
-
-
-def test_a_tail_goes_before_what_is_above_it() -> None:
-    tree = RadixTree(4)
-    tree.insert(pack([1, 2, 3, 4, 5, 6]), [7, 8], "")
-    tree.match(pack([1, 2, 3, 4]), "")
-    assert [tree.evict(1), tree.evict(1)] == [[8], [7]]
-
-
 def test_a_touched_tail_outlives_others() -> None:
     tree = RadixTree(4)
     tree.insert(pack([1, 2, 3, 4, 5]), [7, 8], "")

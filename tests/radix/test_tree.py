@@ -8,21 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from phloem.radix import NOTHING, Event, RadixTree, pack
+from phloem.radix import NOTHING, RadixTree, pack
 
 from .small_trees import Clock, make_tree
-
-
-def test_match_finds_whole_blocks_only() -> None:
-    tree = make_tree((list(range(8)), [10, 11]), block_size=4)
-    match = tree.match(pack([*range(7), 99]), "")
-    assert (match.num_tokens, match.blocks) == (4, [10])
-
-
-def test_match_tells_the_donor_of_the_partial_block() -> None:
-    tree = make_tree((list(range(8)), [10, 11]), block_size=4)
-    match = tree.match(pack([*range(7), 99]), "")
-    assert (match.partial_block, match.num_partial_tokens) == (11, 3)
 
 
 def test_donor_is_the_closest_of_many_children() -> None:
@@ -30,31 +18,6 @@ def test_donor_is_the_closest_of_many_children() -> None:
     tree = make_tree(*runs, ([7, 7, 7, 7], [1000]), ([1, 2, 9, 9], [1001]), block_size=4)
     match = tree.match(pack([1, 2, 9, 5]), "")
     assert (match.partial_block, match.num_partial_tokens) == (1001, 3)
-
-
-def test_blocks_of_one_token_have_no_donor() -> None:
-    match = make_tree(([1, 2], [5, 6])).match(pack([1, 3]), "")
-    assert (match.num_tokens, match.partial_block, match.num_partial_tokens) == (1, -1, 0)
-
-
-def test_another_namespace_does_not_exist() -> None:
-    tree = make_tree(([1, 2], [5, 6]))
-    assert tree.match(pack([1, 2]), "other").num_tokens == 0
-    assert tree.statistics.num_namespaces == 1
-
-
-def test_an_emptied_namespace_is_dropped() -> None:
-    tree = make_tree(([1, 2], [5, 6]))
-    tree.evict(2)
-    assert tree.statistics.num_namespaces == 0
-    tree.audit()
-
-
-def test_insert_returns_the_callers_duplicates() -> None:
-    tree = make_tree(([1, 2, 3], [5, 6, 7]))
-    inserted = tree.insert(pack([1, 2, 3, 4]), [5, 8, 9, 10], "")
-    assert (inserted.duplicates, inserted.num_new_tokens) == ([8, 9], 1)
-    assert tree.match(pack([1, 2, 3, 4]), "").blocks == [5, 6, 7, 10]
 
 
 def test_insert_takes_lists_arrays_and_packed_bytes() -> None:
@@ -74,33 +37,6 @@ def test_insert_refuses_a_row_of_the_wrong_length_and_changes_nothing(blocks: li
     with pytest.raises(ValueError, match=r"3 block ids for 8 tokens, which are 2 whole blocks of 4$"):
         tree.insert(pack([1] * 8), [1, 2, 3], "")
     assert tree.statistics.num_namespaces == 0
-    tree.audit()
-
-
-def test_insert_of_less_than_a_block_changes_nothing() -> None:
-    tree = RadixTree(4)
-    assert tree.insert(pack([1, 2, 3]), [], "").num_new_tokens == 0
-    assert (tree.num_cached_blocks, tree.statistics.num_namespaces) == (0, 0)
-    tree.audit()
-
-
-def test_evict_keeps_a_leased_prefix() -> None:
-    tree = make_tree(([1, 2, 3], [5, 6, 7]))
-    match = tree.match(pack([1, 2]), "")
-    tree.lease(match.node)
-    assert (tree.num_leased_blocks, tree.num_evictable_blocks) == (2, 1)
-    assert tree.evict(3) == [7]
-    tree.release(match.node)
-    assert sorted(tree.evict(3)) == [5, 6]
-
-
-def test_a_split_keeps_the_lease_on_the_lower_part() -> None:
-    tree = make_tree(([1, 2, 3], [5, 6, 7]))
-    match = tree.match(pack([1, 2, 3]), "")
-    tree.lease(match.node)
-    tree.insert(pack([1, 9]), [5, 8], "")
-    assert match.blocks == [5, 6, 7]
-    assert tree.evict(4) == [8]
     tree.audit()
 
 
@@ -126,16 +62,6 @@ def test_an_evicted_prefix_cannot_be_leased_or_read() -> None:
         _ = match.blocks
     with pytest.raises(ValueError, match="evicted"):
         tree.insert(pack([2]), [6], "", match.node)
-
-
-def test_an_evicted_prefix_is_not_taken_for_what_came_in_its_place() -> None:
-    tree = make_tree(([1], [5]))
-    match = tree.match(pack([1]), "")
-    tree.evict(1)
-    inserted = tree.insert(pack([2]), [6], "")
-    with pytest.raises(ValueError, match="evicted"):
-        tree.lease(match.node)
-    assert tree.match(pack([2]), "").node == inserted.node != match.node
 
 
 @pytest.mark.parametrize("spare", [None, lambda namespace, tokens: 20])
@@ -176,17 +102,6 @@ def test_peek_changes_and_counts_nothing() -> None:
     assert tree.peek(pack([0, 1, 2, 3, 4, 5, 99]), "") == 6
     assert tree.statistics == before
     assert tree.evict(1) == [1, 2], "not refreshed, not split"
-
-
-def test_events_tell_what_came_and_went() -> None:
-    events: list[Event] = []
-    tree = make_tree(([1, 2], [5, 6]), ([1, 3], [5, 7]), on_event=events.append)
-    tree.evict(1)
-    assert [(e.kind, e.tokens, e.num_prefix_tokens, e.blocks) for e in events] == [
-        ("inserted", pack([1, 2]), 0, [5, 6]),
-        ("inserted", pack([1, 3]), 1, [7]),
-        ("evicted", pack([1, 2]), 1, [6]),
-    ]
 
 
 def test_statistics_count() -> None:

@@ -214,14 +214,6 @@ BRACKETS = Grammar(
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("", True), ("()", True), ("(()x)x()", True), ("(", False), (")", False), ("(()", False), ("())", False)],
-)
-def test_recursion_is_a_stack(text: str, expected: bool) -> None:
-    assert accepts(BRACKETS, text.encode()) == expected
-
-
 def test_recursion_may_be_ten_thousand_deep() -> None:
     automaton = Automaton(build_network(BRACKETS), BYTES)
     state = automaton.advance_bytes(automaton.start, b"(" * 10_000)
@@ -234,19 +226,6 @@ def test_right_recursion_needs_no_stack() -> None:
     automaton = Automaton(build_network(grammar), BYTES)
     automaton.advance_bytes(automaton.start, b"a" * 1000 + b"b")
     assert automaton.num_states < 10
-
-
-def test_mutual_recursion_that_never_ends_is_empty() -> None:
-    rules: dict[str, Expression] = {"a": Sequence((literal("x"), Rule("b"))), "b": Sequence((literal("y"), Rule("a")))}
-    with pytest.raises(EmptyLanguage):
-        build_network(Grammar(rules, "a"))
-
-
-def test_options_that_cannot_end_are_never_begun() -> None:
-    endless: Expression = Sequence((literal("x"), Rule("endless")))
-    grammar = Grammar({"s": Alternation((Rule("endless"), literal("ok"))), "endless": endless}, "s")
-    automaton = Automaton(build_network(grammar), BYTES)
-    assert automaton.forced_run(automaton.start, 10)[0] == b"ok"
 
 
 def test_an_undefined_rule_is_named() -> None:

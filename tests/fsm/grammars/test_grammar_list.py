@@ -11,8 +11,7 @@ import pytest
 from phloem.errors import ConstraintError, InvalidGrammar, InvalidSchema
 from phloem.fsm import Compiler
 
-from ..vocabularies import BYTES
-from .test_lark import accepts, words
+from ..vocabularies import BYTES, accepts, words
 
 COMPILER = Compiler(BYTES)
 

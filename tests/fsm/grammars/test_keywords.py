@@ -12,8 +12,8 @@ from phloem.fsm import Compiler
 from phloem.fsm.compile_time import NO_LIMIT
 from phloem.fsm.grammars.lark import lark_to_grammar
 
-from ..vocabularies import BYTES, allowed_ids, brute_force, random_walk, small_vocabulary
-from .test_lark import accepts, check_short_texts, judge, parses, words
+from ..vocabularies import BYTES, accepts, allowed_ids, brute_force, random_walk, small_vocabulary, words
+from .test_lark import check_short_texts, judge, parses
 
 COMPILER = Compiler(BYTES)
 

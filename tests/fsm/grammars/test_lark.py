@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 
@@ -12,9 +11,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import ConstraintTooLarge, EmptyLanguage, InvalidGrammar
-from phloem.fsm import Compiler, Constraint
+from phloem.fsm import Compiler
 
-from ..vocabularies import BYTES, brute_force, mixed_vocabulary, random_walk
+from ..vocabularies import BYTES, accepts, brute_force, mixed_vocabulary, random_walk, words
 
 COMPILER = Compiler(BYTES)
 
@@ -70,11 +69,6 @@ C_LIKE = (
 )
 
 
-def accepts(constraint: Constraint, text: str) -> bool:
-    cursor = constraint.cursor()
-    return all(cursor.advance(byte) for byte in text.encode()) and cursor.is_accepting
-
-
 def judge(text: str) -> lark.Lark:
     return lark.Lark(text, parser="earley", lexer="dynamic", ambiguity="resolve")
 
@@ -98,10 +92,6 @@ def check_short_texts(text: str, samples: list[str]) -> None:
         return
     wrong = [sample for sample in samples if accepts(constraint, sample) != parses(parser, sample)]
     assert wrong == [], (text, wrong[:5])
-
-
-def words(alphabet: str, longest: int) -> list[str]:
-    return ["".join(w) for n in range(longest + 1) for w in itertools.product(alphabet, repeat=n)]
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ import pytest
 from phloem.errors import InvalidGrammar
 from phloem.fsm import Compiler, Vocabulary
 
-from ..vocabularies import BYTES
-from .test_lark import accepts, words
+from ..vocabularies import BYTES, accepts, words
 
 COMPILER = Compiler(BYTES)
 

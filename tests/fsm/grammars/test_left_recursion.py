@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from phloem.errors import ConstraintTooLarge, EmptyLanguage, InvalidGrammar
-from phloem.fsm import Compiler, Constraint, Vocabulary
+from phloem.fsm import Compiler
 from phloem.fsm.network.expression import (
     Alternation,
     AnyOrder,
@@ -23,17 +21,14 @@ from phloem.fsm.network.expression import (
     optional,
 )
 
-COMPILER = Compiler(Vocabulary([bytes([byte]) for byte in range(256)] + [b""], [256]))
+from ..vocabularies import BYTES, accepts, words
+
+COMPILER = Compiler(BYTES)
 LONGEST = 4
-WORDS = ["".join(letters) for n in range(LONGEST + 1) for letters in itertools.product("ab", repeat=n)]
+WORDS = words("ab", LONGEST)
 
 # a body is a list of alternatives, an alternative a list of (symbol, quantifier)
 Body = list[list[tuple[str, str]]]
-
-
-def accepts(constraint: Constraint, text: str) -> bool:
-    cursor = constraint.cursor()
-    return all(cursor.advance(byte) for byte in text.encode()) and cursor.is_accepting
 
 
 def language(text: str) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -120,6 +121,33 @@ def test_rows_are_those_of_earley(bodies: tuple[Spelt, ...], blank: str, rng: ra
         assert grammar.is_empty, text
     except ConstraintTooLarge:  # rules that repeat one another so that everything can be read in every way
         assume(False)
+
+
+KNOWN: dict[str, dict[str, list[str]]] = {  # alternatives by rule; other words than names are text
+    "brackets": {"root": ["( root ) root", ""]},
+    "sums": {"root": ["x", "root + x"], "x": ["1", "12", "( root )"]},
+    "palindromes": {"root": ["a root a", "b root b", "é", ""]},
+    "as many b as a": {"root": ["a root b", "a b"]},
+    "ambiguous": {"root": ["root root", "a", "ab"]},
+    "empty in the middle": {"root": ["x y-1 x"], "x": ["a", ""], "y-1": ["x b", "x"]},
+    "a list": {"root": ["[ x ]"], "x": ["", "y-1", "y-1 , x"], "y-1": ["1", "root"]},
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_rows_of_well_known_grammars_are_those_of_earley(name: str) -> None:
+    rules = KNOWN[name]
+
+    def spelt(option: str) -> Spelt:
+        words = option.split()
+        text = " ".join(word if word in rules else f'"{word}"' for word in words) or '""'
+        return text, ("all", [("rule" if word in rules else "text", word) for word in words])
+
+    options = {rule: list(map(spelt, bodies)) for rule, bodies in rules.items()}
+    text = "\n".join(f"{rule} ::= {' | '.join(spelling for spelling, _ in found)}" for rule, found in options.items())
+    nodes: dict[str, Node] = {rule: ("any", [node for _, node in found]) for rule, found in options.items()}
+    for seed in range(3):
+        check(text, ContextFree(nodes, "root"), random.Random(seed))
 
 
 def check(text: str, grammar: ContextFree, rng: random.Random) -> None:

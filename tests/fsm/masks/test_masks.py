@@ -188,14 +188,6 @@ def is_text(data: bytes) -> bool:
     return True
 
 
-def test_special_and_duplicate_tokens() -> None:
-    vocabulary = small_vocabulary([b"ab", b"ab", b"cd"])
-    cursor = Compiler(vocabulary).choice(["ab", "abcd"]).cursor()
-    names = [vocabulary.tokens[t] for t in allowed_ids(cursor.row())]
-    assert names == [b"a", b"ab", b"ab"]
-    assert not cursor.advance(vocabulary.size - 2) and not cursor.advance(vocabulary.size - 1)
-
-
 def test_rows_are_read_only_and_shared_by_equal_states() -> None:
     constraint = compiled(Alternation((Literal(b"ab"), Literal(b"ba"))))
     row = constraint.cursor().row()

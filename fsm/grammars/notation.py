@@ -1,10 +1,11 @@
-"""What both notations of grammars are read with: tokens of the text, and groups that are still open."""
+"""What both notations of grammars are read with: tokens of the text, groups that are still open, and errors."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ...errors import InvalidGrammar
 from ..network.expression import Expression, alternation, sequence
 
 
@@ -36,3 +37,12 @@ class Group:
         """Ends the group: any of its alternatives."""
         self.close_option()
         return alternation(*self.options)
+
+
+def grammar_error(message: str, text: str, offset: int) -> InvalidGrammar:
+    """The error with line and column, as editors count them (from 1), in its message and as `pointer`."""
+    line = text.count("\n", 0, offset) + 1
+    column = offset - (text.rfind("\n", 0, offset) + 1) + 1
+    return InvalidGrammar(
+        f"grammar, line {line}, column {column}: {message}", pointer=f"line {line}, column {column}", param="grammar"
+    )
