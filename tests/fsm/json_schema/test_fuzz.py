@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from phloem.fsm.json_schema import ExtraKeys, KeyOrder
 
-from .strategies import EXTRA_KEYS, FEW, KEY_ORDERS, is_endless, keywords
+from .strategies import EXTRA_KEYS, FEW, KEY_ORDERS, is_endless, keywords, without_dependencies
 from .walks import accepts, check_instance, compiled, judge_of, verdict, walk
 
 KEYS = (*FEW.names, "ab", "x")
@@ -38,17 +38,10 @@ def documents() -> st.SearchStrategy[Any]:
         if draft != DRAFTS[0]:
             body, p, q = (_with_lists_of_items(part) for part in (body, p, q))
         if draft in DRAFTS[:2]:
-            body, p, q = (_without_dependencies(part) for part in (body, p, q))
+            body, p, q = (without_dependencies(part) for part in (body, p, q))
         return {"$schema": draft, **body, "$defs": {"p": p, "q": q}}
 
     return st.builds(document, st.sampled_from(DRAFTS), parts, parts, parts)
-
-
-def _without_dependencies(schema: Any) -> Any:
-    """Without what the judge does not know in these drafts; see `test_optional_keywords`."""
-    if isinstance(schema, dict):
-        return {key: _without_dependencies(value) for key, value in schema.items() if key != "dependencies"}
-    return [_without_dependencies(item) for item in schema] if isinstance(schema, list) else schema
 
 
 def _with_lists_of_items(schema: Any) -> Any:

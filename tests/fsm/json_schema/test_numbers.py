@@ -323,9 +323,13 @@ def test_a_modulus_without_its_last_digits_has_no_factor_of_ten(modulus: int) ->
         ({"multipleOf": 1e22}, "9870000000000000000000000", False),  # 986.9999999999999 in floats
         ({"multipleOf": 1e22}, "20000000000000000000000", True),
         ({"not": {"multipleOf": 20042.0}, "multipleOf": 2**58}, "288230376151711744000", False),
+        ({"minimum": 1e300}, str(10**300), False),  # the float lies above it
+        ({"exclusiveMinimum": 1e300}, str(10**300 + 1), False),
+        ({"minimum": 1e17}, str(10**17), True),
+        ({"maximum": 1e23}, str(10**23), False),  # and this one below
     ],
 )
-def test_large_steps_are_those_of_all_readers(schema: Any, text: str, is_taken: bool) -> None:
+def test_large_steps_and_bounds_are_those_of_all_readers(schema: Any, text: str, is_taken: bool) -> None:
     assert accepts(constraint_of({"type": "number", **schema}), text) is is_taken
 
 
