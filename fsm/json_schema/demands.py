@@ -22,8 +22,9 @@ from ..text.counted import Counted
 from ..text.json_strings import JsonStrings
 from .algebra import ANY_TYPE, ARRAY, NUMBER, OBJECT, STRING, Conjunction, Test
 from .numbers import number_expressions
-from .reading import WHY_NOT_CONTENT, read
-from .resolve import Site
+from .place import REFERENCES, referred
+from .reading import ARRAY_KEYWORDS, NUMBER_KEYWORDS, OBJECT_KEYWORDS, STRING_KEYWORDS, WHY_NOT_CONTENT, read
+from .resolve import Site, children
 from .sites import CONTENT, KEYWORDS, Annotation, Sites, is_keyword
 from .strings import string_expression, string_language
 from .texts import escape
@@ -46,33 +47,13 @@ _DESCRIBE = frozenset(
 )  # fmt: skip
 
 _OF_TYPE = (
-    (NUMBER, "numbers", ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")),
-    (STRING, "strings", ("minLength", "maxLength", "pattern", "format", *CONTENT)),
-    (
-        ARRAY,
-        "arrays",
-        (
-            "items", "prefixItems", "additionalItems", "minItems", "maxItems", "contains", "uniqueItems",
-            "unevaluatedItems",
-        ),
-    ),
-    (
-        OBJECT,
-        "objects",
-        (
-            "properties", "patternProperties", "additionalProperties", "required", "propertyNames", "minProperties",
-            "maxProperties", "dependentRequired", "dependentSchemas", "dependencies", "unevaluatedProperties",
-        ),
-    ),
-)  # fmt: skip
+    (NUMBER, "numbers", NUMBER_KEYWORDS),
+    (STRING, "strings", STRING_KEYWORDS),
+    (ARRAY, "arrays", (*ARRAY_KEYWORDS, "unevaluatedItems")),
+    (OBJECT, "objects", (*OBJECT_KEYWORDS, "dependentSchemas", "unevaluatedProperties")),
+)
 
-_HOLD_SCHEMA = frozenset(
-    (
-        "items", "additionalItems", "contains", "additionalProperties", "propertyNames", "not", "if", "then", "else",
-        "unevaluatedItems", "unevaluatedProperties",
-    )
-)  # fmt: skip
-
+_NOT_APPLIED = ("$defs", "definitions", "contentSchema")
 _CLOSING = ("/additionalProperties", "/additionalItems", "/items", "/unevaluatedProperties", "/unevaluatedItems")
 
 _HOW = {
@@ -165,24 +146,11 @@ def subschemas(sites: Sites) -> Iterator[Site]:
 def _below(sites: Sites, site: Site) -> Iterator[Site]:
     schema: Any = site.schema
     for name, value in schema.items():
-        pointer = f"{site.pointer}/{escape(name)}"
-        if name in ("$ref", "$dynamicRef", "$recursiveRef"):
-            try:
-                yield sites.resolver.follow(site, value, name)
-            except ConstraintError:
-                continue
-        elif name in _HOLD_SCHEMA and not isinstance(value, list):
-            if isinstance(value, (dict, bool)) and (name not in ("then", "else") or "if" in schema):
-                yield sites.resolver.site(value, pointer, site.resource)
-        elif name in ("allOf", "anyOf", "oneOf", "prefixItems", "items") and isinstance(value, list):
-            for index, item in enumerate(value):
-                yield sites.resolver.site(item, f"{pointer}/{index}", site.resource)
-        elif name in ("properties", "patternProperties", "dependentSchemas", "dependencies") and isinstance(
-            value, dict
-        ):
-            for key, item in value.items():
-                if isinstance(item, (dict, bool)):
-                    yield sites.resolver.site(item, f"{pointer}/{escape(key)}", site.resource)
+        if name in REFERENCES:
+            yield from referred(sites, site, (name,))
+        elif name not in _NOT_APPLIED and (name not in ("then", "else") or "if" in schema):
+            for child, path in children({name: value}):
+                yield sites.resolver.site(child, f"{site.pointer}/{path}", site.resource)
 
 
 def _explain(sites: Sites, site: Site, found: list[Demand], annotations: list[Annotation]) -> None:
@@ -238,7 +206,7 @@ def _why_silent(name: str) -> str:
 
 
 def _how(name: str, value: Any, schema: dict[str, Any], conjunction: Conjunction | None) -> str:
-    if name in _OF_TYPE[0][2]:
+    if name in NUMBER_KEYWORDS:
         return "digit automaton"
     if name == "pattern":
         return _size(conjunction, "pattern")
@@ -268,7 +236,7 @@ def _size(conjunction: Conjunction | None, kind: str) -> str:
 def _together(site: Site, conjunction: Conjunction, found: list[Demand]) -> None:
     """Tests of one type are one automaton: says how large it is."""
     if len(conjunction.strings) > 1 and conjunction.types & STRING:
-        names = [name for name in _OF_TYPE[1][2] if name in (site.schema if isinstance(site.schema, dict) else ())]
+        names = [name for name in STRING_KEYWORDS if name in (site.schema if isinstance(site.schema, dict) else ())]
         found.append(Demand(site.pointer, " ∧ ".join(names), "", _product(conjunction.strings)))
     if len(conjunction.numbers) > 1 and conjunction.types & NUMBER:
         names = [str(test[0]) for test in conjunction.numbers]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +24,10 @@ from ..any_json import any_string
 from ..compile_time import NO_LIMIT, CompileTime
 from ..in_order import in_order
 from ..remembered import remembered
-from ..text.alphabet import Alphabet, Ints
+from ..text.alphabet import Alphabet, Ints, Spelling
 from ..text.dfa import Dfa
 from ..text.json_strings import JsonStrings
+from ..text.language import Language
 from ..text.text_table import TextTable, text_table
 from .texts import is_writable
 
@@ -66,10 +68,10 @@ def _num_beginnings(texts: list[str]) -> int:
     return count
 
 
-class OtherStrings:
-    """The JSON strings of all texts but some: a `Language` whose table was there before its automaton."""
+class OtherStrings(Language):
+    """The JSON strings of all texts but some, whose table was there before its automaton."""
 
-    __slots__ = ("__dict__", "_excluded", "_text_table")
+    __slots__ = ("_excluded", "_text_table")
 
     def __init__(self, excluded: frozenset[str], table: TextTable) -> None:
         self._excluded = excluded
@@ -80,18 +82,13 @@ class OtherStrings:
         """The same language with the same states, for callers that read them."""
         return JsonStrings(any_text_except(self._excluded))
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._strings, name)  # its table and the like, made if they are read
+
     @property
-    def start(self) -> int:
-        """The first byte state."""
-        return self._strings.start
-
-    def row(self, state: int) -> Ints:
-        """int32[256]: the byte state after each byte, 0 where no text of the language goes on so."""
-        return self._strings.row(state)
-
-    def is_accepting(self, state: int) -> bool:
-        """Whether the closing quote has been written."""
-        return self._strings.is_accepting(state)
+    def spelling(self) -> Spelling:
+        """How the characters are written."""
+        return self._strings.spelling
 
 
 @remembered(128)

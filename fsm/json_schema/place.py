@@ -20,6 +20,7 @@ from .texts import escape
 
 MAX_DEPTH = 64
 BLANKS = " \t\r\n"
+REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 Path = tuple["str | int", ...]
 
 
@@ -175,11 +176,11 @@ def in_place(sites: Sites, site: Site, depth: int = 0, seen: set[tuple[int, str]
             yield from in_place(sites, below(sites, site, "dependentSchemas", key), depth + 1, seen)
 
 
-def referred(sites: Sites, site: Site) -> list[Site]:
+def referred(sites: Sites, site: Site, names: tuple[str, ...] = REFERENCES) -> list[Site]:
     """What the references of a subschema lead to."""
     schema: Any = site.schema
     found: list[Site] = []
-    for name in ("$ref", "$dynamicRef", "$recursiveRef"):
+    for name in names:
         if name in schema:
             try:
                 found.append(sites.resolver.follow(site, schema[name], name))

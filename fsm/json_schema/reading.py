@@ -40,18 +40,13 @@ TYPES = {
     "object": OBJECT,
 }  # fmt: skip
 
-_NUMBER_KEYWORDS = frozenset(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"))
-_STRING_KEYWORDS = frozenset(("minLength", "maxLength", "pattern", "format", *CONTENT))
-_ARRAY_KEYWORDS = frozenset(
-    ("items", "prefixItems", "additionalItems", "minItems", "maxItems", "contains", "uniqueItems")
-)
-_OBJECT_KEYWORDS = frozenset(
-    (
-        "properties", "patternProperties", "additionalProperties", "required", "propertyNames",
-        "minProperties", "maxProperties", "dependentRequired", "dependencies",
-    )
+NUMBER_KEYWORDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+STRING_KEYWORDS = ("minLength", "maxLength", "pattern", "format", *CONTENT)
+ARRAY_KEYWORDS = ("items", "prefixItems", "additionalItems", "minItems", "maxItems", "contains", "uniqueItems")
+OBJECT_KEYWORDS = (
+    "properties", "patternProperties", "additionalProperties", "required", "propertyNames", "minProperties",
+    "maxProperties", "dependentRequired", "dependencies",
 )  # fmt: skip
-
 
 WHY_NOT_CONTENT = "what the text holds, which is not enforced; for base64, ask for format: base64 or a pattern"
 
@@ -80,11 +75,11 @@ def read(sites: Sites, site: Site) -> Conjunction:
         sites.in_doubt = True
     checked = Keywords(sites, site, schema, keywords)
     types, numbers = _types(checked) if "type" in keywords else (ANY_TYPE, ())
-    if not keywords.isdisjoint(_NUMBER_KEYWORDS):
+    if not keywords.isdisjoint(NUMBER_KEYWORDS):
         numbers += _numbers(checked)
-    strings = () if keywords.isdisjoint(_STRING_KEYWORDS) else _strings(checked)
-    arrays = () if keywords.isdisjoint(_ARRAY_KEYWORDS) else _arrays(checked)
-    objects = () if keywords.isdisjoint(_OBJECT_KEYWORDS) else _objects(checked)
+    strings = () if keywords.isdisjoint(STRING_KEYWORDS) else _strings(checked)
+    arrays = () if keywords.isdisjoint(ARRAY_KEYWORDS) else _arrays(checked)
+    objects = () if keywords.isdisjoint(OBJECT_KEYWORDS) else _objects(checked)
     if keywords.isdisjoint(IN_PLACE):
         return Conjunction(site.pointer, types, numbers, strings, arrays, objects)
     applied = Applied(checked)

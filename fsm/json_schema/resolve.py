@@ -266,7 +266,7 @@ class Resolver:
                 self._dynamic.setdefault(resource.uri, []).append(dynamic)
             for name in _anchors(schema):
                 self._anchors.setdefault((resource.uri, name), site)
-            for child, path in _children(schema):
+            for child, path in children(schema):
                 place = f"{site.pointer}/{path}"
                 opens = type(child) is dict and ("$id" in child or "id" in child)
                 pending.append(Site(child, place, self._entered(child, place, resource) if opens else resource))
@@ -354,18 +354,14 @@ def _anchors(schema: dict[str, Any]) -> list[str]:
     return [name for name in found if name]
 
 
-def _children(schema: dict[str, Any]) -> list[tuple[Schema, str]]:
-    found: list[tuple[Schema, str]] = []
-    for key in _HOLD_SCHEMA:
-        child = schema.get(key)
-        if isinstance(child, dict):
-            found.append((child, key))
-    for key in _HOLD_LIST:
-        children = schema.get(key)
-        if isinstance(children, list):
-            found += [(c, f"{key}/{i}") for i, c in enumerate(children) if isinstance(c, dict)]
-    for key in _HOLD_MAP:
-        named = schema.get(key)
-        if isinstance(named, dict):
-            found += [(c, f"{key}/{escape(n)}") for n, c in named.items() if isinstance(c, dict)]
-    return found
+def children(schema: dict[str, Any]) -> list[tuple[Schema, str]]:
+    """The subschemas that stand in a schema, in the order of the text, with the way from it to each."""
+    found: list[tuple[Any, str]] = []
+    for name, value in schema.items():
+        if type(value) is list:
+            found += [(item, f"{name}/{i}") for i, item in enumerate(value)] if name in _HOLD_LIST else []
+        elif name in _HOLD_SCHEMA:
+            found.append((value, name))
+        elif name in _HOLD_MAP and isinstance(value, dict):
+            found += [(item, f"{name}/{escape(key)}") for key, item in value.items()]
+    return [(child, path) for child, path in found if isinstance(child, (dict, bool))]

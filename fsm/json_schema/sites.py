@@ -38,7 +38,7 @@ LAST_DRAFT = {"additionalItems": DRAFT_2019, "$recursiveRef": DRAFT_2019, "conte
 it in two, but reserve the name for what it means, and many validators obey it under any draft
 (see `reading.is_in_doubt`)."""
 
-CONTENT = frozenset(("contentEncoding", "contentMediaType"))
+CONTENT = ("contentEncoding", "contentMediaType")
 """What a text holds: draft 7 lets validators check that, so it must be named; the drafts after it do not."""
 
 KEYWORDS = frozenset(FIRST_DRAFT)

@@ -15,7 +15,6 @@ It does not know tokens. Exact for every language; cost: a table of states x (ta
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +24,7 @@ from ..columns import NEVER
 from .alphabet import Ints, Spelling
 from .dfa import Dfa
 from .json_strings import JsonStrings
-from .language import byte_row
+from .language import Language
 
 MAX_COLUMNS = 4096  # tail + period; beyond that a language is not counted
 MAX_CELLS = 1 << 22
@@ -69,8 +68,10 @@ class Lengths:
         return found + shift if found < NEVER else NEVER
 
 
-class Counted:
-    """The texts of a language of at least `minimum` and at most `maximum` characters: a `Language`.
+class Counted(Language):
+    """The texts of a language of at least `minimum` and at most `maximum` characters.
+
+    As a `Language` it is the one that is counted: byte states do not know how many characters were read.
 
     Args:
         language: where nothing can be entered from which no end can be reached (all others have been trimmed).
@@ -78,10 +79,10 @@ class Counted:
             None: no upper bound.
         lengths: those of the language.
 
-    Make one with `counted`. A byte state is `count * (byte states of the language) + its byte state`.
+    Make one with `counted`.
     """
 
-    __slots__ = ("__dict__", "language", "lengths", "maximum", "minimum")
+    __slots__ = ("language", "lengths", "maximum", "minimum")
 
     def __init__(self, language: Dfa | JsonStrings, minimum: int, maximum: int | None, lengths: Lengths) -> None:
         quotes = 2 if isinstance(language, JsonStrings) else 0
@@ -89,11 +90,8 @@ class Counted:
         self.minimum = minimum + quotes if minimum else 0
         self.maximum = None if maximum is None else maximum + quotes
         self.lengths = lengths
-
-    def fits(self, state: int, count: int) -> bool:
-        """Whether an end within the bounds can be reached from a table state after `count` characters."""
-        left = NEVER - 1 if self.maximum is None else self.maximum - count
-        return state > 0 and self.lengths.from_state(state, self.minimum - count) <= left
+        self.table, self.accepting = language.table, language.accepting
+        self.start_state = 0 if self.is_empty() else language.start_state
 
     def is_free(self, count: int, num_steps: int) -> bool:
         """Whether the bounds can be forgotten for the next `num_steps` characters."""
@@ -112,51 +110,17 @@ class Counted:
 
     def is_empty(self) -> bool:
         """Whether no text at all belongs to the language."""
-        return not self.fits(self.language.start_state, 0)
+        most = NEVER - 1 if self.maximum is None else self.maximum
+        return self.lengths.from_state(self.language.start_state, self.minimum) > most
 
     @property
-    def _spelling(self) -> Spelling:
-        return self.language.alphabet.spelling if isinstance(self.language, Dfa) else self.language.spelling
-
-    @functools.cached_property
-    def _num_nodes(self) -> int:
-        return len(self._spelling.template)
-
-    @property
-    def _num_byte_states(self) -> int:
-        return len(self.language.table) * self._num_nodes
-
-    @property
-    def start(self) -> int:
-        """The first byte state."""
-        return 0 if self.is_empty() else self.language.start
-
-    def row(self, state: int) -> Ints:
-        """int32[256]: the byte state after each byte, 0 where no text of the language goes on so."""
-        count, inner = divmod(state, self._num_byte_states)
-        language, nodes = self.language, self._num_nodes
-        spelling = self._spelling
-        row = np.zeros(256, np.int32)
-        fitting = np.array([self.fits(int(target), count + 1) for target in language.table[inner // nodes]])
-        for byte, target in enumerate(byte_row(spelling, language.table, inner).tolist()):
-            if not target:
-                continue
-            if target % nodes == 0:
-                if self.fits(target // nodes, count + 1):
-                    row[byte] = target + (count + 1) * self._num_byte_states
-            elif (spelling.reach[target % nodes] & fitting).any():
-                row[byte] = target + count * self._num_byte_states
-        return row
+    def spelling(self) -> Spelling:
+        """How the characters are written."""
+        return self.language.spelling
 
     def is_accepting(self, state: int) -> bool:
-        """Whether the text may end in this byte state."""
-        count, inner = divmod(state, self._num_byte_states)
-        language = self.language
-        return (
-            count >= self.minimum
-            and inner % self._num_nodes == 0
-            and bool(language.accepting[inner // self._num_nodes])
-        )
+        """Whether the text may end in this byte state, after no characters."""
+        return not self.minimum and super().is_accepting(state)
 
 
 def counted(language: Dfa | JsonStrings, minimum: int, maximum: int | None) -> Counted | None:

@@ -2,9 +2,7 @@
 
 Two faces of one object. Inwards it is a table over *classes of characters*, so that lengths are counted in
 characters, complements stay within valid Unicode, and products stay small. Outwards it is a `Language`: an
-automaton over UTF-8 *bytes*, whose states are pairs (table state, node of the alphabet's template)::
-
-    state = table_state * num_nodes + node         node 0: at a character boundary
+automaton over UTF-8 *bytes*.
 
 Invariants: table state 0 is dead, class 0 (surrogates) is dead everywhere, and every other state can reach an
 accepting one, so a byte that is not refused can always be completed.
@@ -24,8 +22,8 @@ from ..._core import fsm as core
 from ..._core.fsm import Alive
 from ...errors import ConstraintTooLarge
 from ..remembered import remembered
-from .alphabet import Alphabet, Bools, Ints
-from .language import byte_row
+from .alphabet import Alphabet, Bools, Ints, Spelling
+from .language import Language
 
 Node = TypeVar("Node", bound=Hashable)
 
@@ -37,7 +35,7 @@ Span = tuple[int, "int | None"]
 """The least and the greatest length; None: there is none."""
 
 
-class Dfa:
+class Dfa(Language):
     """A set of texts. Immutable; shared freely between threads and constraints.
 
     Args:
@@ -50,7 +48,7 @@ class Dfa:
     Build one with `from_table`, the functions below or `regex.regex_to_dfa`; the constructor wants a trimmed table.
     """
 
-    __slots__ = ("__dict__", "accepting", "alphabet", "distance", "start_state", "table")
+    __slots__ = ("alphabet", "distance")
 
     def __init__(
         self, alphabet: Alphabet, table: Ints, accepting: Bools, start: int, distance: Ints | None = None
@@ -75,31 +73,17 @@ class Dfa:
         alphabet, table = _join_classes(alphabet, table)
         return cls(alphabet, table, accepting, int(start), distance)
 
-    # ---------------------------------------------------------------- the byte automaton (Language)
+    # ---------------------------------------------------------------- questions
 
     @property
     def num_states(self) -> int:
         """Number of table states, the dead one included."""
         return len(self.table)
 
-    @functools.cached_property
-    def num_nodes(self) -> int:
-        """Number of nodes of the alphabet's template."""
-        return len(self.alphabet.spelling.template)
-
     @property
-    def start(self) -> int:
-        """The first byte state."""
-        return self.start_state * self.num_nodes
-
-    def row(self, state: int) -> Ints:
-        """int32[256]: the byte state after each byte, 0 where no text of the language goes on so."""
-        return byte_row(self.alphabet.spelling, self.table, state)
-
-    def is_accepting(self, state: int) -> bool:
-        """Whether the text may end in this byte state."""
-        table_state, node = divmod(state, self.num_nodes)
-        return node == 0 and bool(self.accepting[table_state])
+    def spelling(self) -> Spelling:
+        """How the characters are written: in UTF-8."""
+        return self.alphabet.spelling
 
     def accepts(self, text: bytes | str) -> bool:
         """Whether the text (bytes: UTF-8, anything else is refused) belongs to the language."""
@@ -119,8 +103,6 @@ class Dfa:
             alphabet.starts, alphabet.classes, self.table, self.accepting, self.start_state, points, lens
         )
         return list(compress(texts, found.tolist()))
-
-    # ---------------------------------------------------------------- questions
 
     def is_empty(self) -> bool:
         """Whether no text at all belongs to the language."""

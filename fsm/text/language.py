@@ -1,4 +1,4 @@
-"""Language: what the rest of the package needs to know of a text automaton, and its rows by byte.
+"""Language: what text automata have in common: a table over classes of characters, spelt in bytes.
 
 An automaton over characters, spelt in bytes, has pairs (table state, node of the alphabet's template) as states::
 
@@ -7,35 +7,47 @@ An automaton over characters, spelt in bytes, has pairs (table state, node of th
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
-from .alphabet import Ints, Spelling
+from .alphabet import Bools, Ints, Spelling
 
 
-class Language(Protocol):
-    """A regular language as a byte automaton with dead state 0; compared and hashed by identity."""
+class Language:
+    """A regular language as a byte automaton with dead state 0; compared and hashed by identity.
 
-    def __hash__(self) -> int: ...
+    Attributes:
+        table: int32[num_states, num_classes]; row 0 and column 0 are 0.
+        accepting: bool[num_states]; False for state 0.
+        start_state: the first table state (0: the empty language).
+    """
+
+    __slots__ = ("__dict__", "accepting", "start_state", "table")
+    table: Ints
+    accepting: Bools
+    start_state: int
 
     @property
-    def start(self) -> int: ...
+    def spelling(self) -> Spelling:
+        """How the characters are written."""
+        raise NotImplementedError
+
+    @property
+    def start(self) -> int:
+        """The first byte state."""
+        return self.start_state * len(self.spelling.template)
 
     def row(self, state: int) -> Ints:
-        """int32[256]: the state after each byte, 0 where the byte is refused."""
+        """int32[256]: the byte state after each byte, 0 where no text of the language goes on so."""
+        template = self.spelling.template
+        table_state, node = divmod(state, len(template))
+        spelt, targets = template[node], self.table[table_state]
+        row: Ints = (targets[-np.minimum(spelt, 0)] * len(template)).astype(np.int32)
+        inner = spelt > 0
+        alive = (self.spelling.reach & (targets > 0)).any(axis=1)
+        row[inner] = np.where(alive[spelt[inner]], table_state * len(template) + spelt[inner], 0)
+        return row
 
     def is_accepting(self, state: int) -> bool:
-        """Whether the text may end here."""
-
-
-def byte_row(spelling: Spelling, table: Ints, state: int) -> Ints:
-    """int32[256]: the byte states that follow `table_state * num_nodes + node`; 0 where nothing can."""
-    num_nodes = len(spelling.template)
-    table_state, node = divmod(state, num_nodes)
-    spelt, targets = spelling.template[node], table[table_state]
-    row: Ints = (targets[-np.minimum(spelt, 0)] * num_nodes).astype(np.int32)
-    inner = spelt > 0
-    alive = (spelling.reach & (targets > 0)).any(axis=1)
-    row[inner] = np.where(alive[spelt[inner]], table_state * num_nodes + spelt[inner], 0)
-    return row
+        """Whether the text may end in this byte state."""
+        table_state, node = divmod(state, len(self.spelling.template))
+        return node == 0 and bool(self.accepting[table_state])

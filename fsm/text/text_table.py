@@ -95,8 +95,7 @@ def text_table(language: Language) -> TextTable:
             kept = _counted(language)
         else:
             assert isinstance(language, (Dfa, JsonStrings))  # `OtherStrings` were made with theirs
-            spelling = language.alphabet.spelling if isinstance(language, Dfa) else language.spelling
-            kept = _pack(language.table, language.accepting, spelling, language.start_state)
+            kept = _pack(language.table, language.accepting, language.spelling, language.start_state)
         language.__dict__["_text_table"] = kept
     return cast(TextTable, kept)
 

@@ -11,9 +11,10 @@ import pytest
 
 from phloem import errors
 from phloem.fsm.json_schema import schema_to_grammar
+from phloem.fsm.json_schema.sites import CONTENT, KEYWORDS
 from phloem.fsm.network.network import build_network
 
-from .walks import accepts, constraint_of, judge_of, walk, written
+from .walks import accepts, compiled, constraint_of, judge_of, walk, written
 
 FOLDER = Path(__file__).parent.parent / "cases" / "json_schema"
 CASES = [
@@ -36,6 +37,23 @@ def test_valid_instances_are_let_through_and_invalid_ones_are_not(case: dict[str
         assert accepts(automaton, text), f"refused: {text}"
     for text in case.get("no_texts", []):
         assert not accepts(automaton, text), f"accepted: {text}"
+
+
+def without(schema: Any, keyword: str) -> Any:
+    """The schema as it is when the keyword is left out wherever it stands."""
+    if not isinstance(schema, dict):
+        return schema
+    return {key: without(value, keyword) for key, value in schema.items() if key != keyword}
+
+
+@pytest.mark.parametrize("keyword", sorted(KEYWORDS.difference(CONTENT)))  # `CONTENT`: test_optional_keywords
+def test_in_some_case_the_keyword_alone_is_broken(keyword: str) -> None:
+    for case in (parameters.values[0] for parameters in COMPILED):
+        if f'"{keyword}"' in json.dumps(case["schema"]):
+            automaton = compiled(without(case["schema"], keyword))
+            if automaton and any(accepts(automaton, written(value)) for value in case.get("invalid", [])):
+                return
+    pytest.fail("no case would notice if it were not read")
 
 
 @pytest.mark.parametrize("case", COMPILED)

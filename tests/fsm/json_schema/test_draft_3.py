@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import random
 from typing import Any
 
-import jsonschema
 import pytest
 
-from phloem.errors import ConstraintError, EmptyLanguage, UnsupportedSchema
+from phloem.errors import ConstraintError
 from phloem.fsm import Compiler
 from phloem.fsm.json_schema.draft_3 import as_draft_4
 
 from ..vocabularies import BYTES
+from .walks import num_judged_alike
 
 DRAFT_3 = "http://json-schema.org/draft-03/schema#"
 TYPES = ("string", "integer", "number", "boolean", "null", "object", "array", "any")
@@ -60,21 +59,9 @@ def instances() -> list[Any]:
 
 def test_random_schemas_accept_what_is_valid() -> None:
     rng, samples, num_decided = random.Random(3), instances(), 0
-    compiler = Compiler(BYTES)
     for _ in range(60):
         schema = {"$schema": DRAFT_3, "definitions": {"x": random_schema(rng, 0)}, **random_schema(rng, 2)}
-        validator = jsonschema.Draft3Validator(schema)
-        expected = [validator.is_valid(one) for one in samples]
-        try:
-            constraint = compiler.json_schema(schema, key_order="any")
-        except EmptyLanguage:
-            assert not any(expected), schema
-            continue
-        except UnsupportedSchema:
-            continue
-        num_decided += 1
-        for one, is_valid in zip(samples, expected, strict=True):
-            assert constraint.accepts(json.dumps(one, separators=(",", ":")).encode()) == is_valid, (schema, one)
+        num_decided += num_judged_alike(schema, samples, "any") is not None
     assert num_decided > 40
 
 

@@ -119,6 +119,11 @@ UNSUPPORTED: list[tuple[str, Any, str, str]] = [
     ),
     ("draft 3 within another draft", {"$defs": {"a": {"$id": "http://a.b/c", "$schema": DRAFT_3, "divisibleBy": 2}},
                                       "$ref": "#/$defs/a"}, "/$defs/a/$schema", "give it in `resources`"),
+    *(
+        (f"two readings: {pattern}", {"properties": {"a": {"pattern": pattern}}}, "/properties/a/pattern",
+         "one thing in ECMA-262 and another in Python")
+        for pattern in ("^a{,2}$", "^[^]a]$", "^[]a]+$", "^x{,}$")
+    ),
     ("a number of too many digits", {"minimum": 10**500}, "/minimum", "400 digits"),
     ("a key of many", {"not": {"patternProperties": {"^[a-z]{2}$": False}}}, "/not", "name the keys"),
     (

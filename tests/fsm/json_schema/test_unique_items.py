@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
@@ -14,7 +15,13 @@ from phloem.errors import EmptyLanguage, UnsupportedSchema
 from phloem.fsm.json_schema import KeyOrder
 
 from ..network.test_any_order import assert_costs_are_exact
-from .walks import accepts, compiled, constraint_of, judge_of, written
+from .walks import accepts, compiled, constraint_of, num_judged_alike, written
+
+
+def lists(values: Sequence[Any], most: int) -> Iterator[list[Any]]:
+    """All lists of so many of the values."""
+    return (list(items) for length in range(most + 1) for items in product(values, repeat=length))
+
 
 VALUES = (1, 12, 123, 2, "a", "ab", "", None, True, False, "1", -1, 1.5)
 
@@ -34,16 +41,8 @@ def test_every_list_of_few_values_is_judged_right(
         schema["maxItems"] = most
     if is_fixed:
         schema["prefixItems"] = [{"enum": values}]
-    judge = judge_of(schema)
-    try:
-        automaton = constraint_of(schema)
-    except EmptyLanguage:
-        automaton = None
-    for length in range(4):
-        for instance in product(values, repeat=length):
-            valid = judge.is_valid(list(instance))
-            assert bool(automaton and accepts(automaton, written(list(instance)))) == valid, instance
-    if automaton:
+    assert num_judged_alike(schema, lists(values, 3)) is not None
+    if automaton := compiled(schema):
         assert_costs_are_exact(automaton.automaton)
 
 
@@ -69,14 +68,7 @@ def test_lists_in_which_something_must_come_twice_are_judged_right(
         schema["prefixItems"] = fixed
     if contained is not None:
         schema["contains"] = contained
-    judge, automaton = judge_of(schema), compiled(schema)
-    if automaton is None:  # refused
-        assert {} in (items, *fixed)
-        return
-    for length in range(4):
-        for instance in product((1, 0, "a", None, True), repeat=length):
-            valid = judge.is_valid(list(instance))
-            assert bool(automaton and accepts(automaton, written(list(instance)))) == valid, instance
+    assert num_judged_alike(schema, lists((1, 0, "a", None, True), 3)) is not None or {} in (items, *fixed)
 
 
 def test_without_an_end_of_values_none_can_be_asked_for_twice() -> None:
@@ -111,10 +103,7 @@ def test_lists_of_many_values(count: int) -> None:
 def test_lists_of_constants_of_every_kind(key_order: KeyOrder) -> None:
     values: list[Any] = [[1, 2], [1], {"a": [True]}, {}, "a", 1, None, [], [[]]]
     schema = {"type": "array", "items": {"enum": values}, "uniqueItems": True, "maxItems": 3}
-    automaton, judge = constraint_of(schema, key_order=key_order), judge_of(schema)
-    for length in range(4):
-        for instance in product(values, repeat=length):
-            assert accepts(automaton, written(list(instance))) == judge.is_valid(list(instance)), instance
+    assert num_judged_alike(schema, lists(values, 3), key_order) is not None
     with pytest.raises(EmptyLanguage):
         constraint_of(schema | {"maxItems": 10, "minItems": 10}, key_order=key_order)
 
@@ -129,10 +118,7 @@ OF_ANY_KIND: list[Any] = [
 def test_items_of_any_kind_are_judged_right(items: Any) -> None:
     schema = {"type": "array", "items": items, "uniqueItems": True}
     values: list[Any] = [[], [1], {}, {"a": 1, "b": 2}, {"b": 2, "a": 1}, 1, 12, "ab", "", None]
-    judge, constraint = judge_of(schema), constraint_of(schema, key_order="any")
-    for length in range(3):
-        for instance in product(values, repeat=length):
-            assert accepts(constraint, written(list(instance))) == judge.is_valid(list(instance)), instance
+    assert num_judged_alike(schema, lists(values, 2), "any")
 
 
 @pytest.mark.parametrize("asked", [{"minItems": 2}, {"contains": {"type": "array"}}, {"contains": {"const": 10}}])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice, permutations, product
 from typing import Any
 
@@ -110,6 +110,27 @@ def verdict(judge: Any, instance: Any) -> bool | None:
         return bool(judge.is_valid(instance))
     except TypeError:
         return None
+
+
+def num_judged_alike(
+    schema: Any,
+    instances: Iterable[Any],
+    key_order: KeyOrder = "schema",
+    extra_keys: ExtraKeys = "schema",
+    judge: Any = None,
+) -> int | None:
+    """Asserts that each instance can be written as it is if and only if the judge takes it.
+
+    Returns how many can; None if the schema is refused.
+    """
+    constraint, judge, count = compiled(schema, key_order, extra_keys), judge or judge_of(schema), 0
+    if constraint is None:
+        return None
+    for instance in instances:
+        taken = bool(constraint) and constraint.accepts(written(instance).encode())
+        assert taken == judge.is_valid(instance), (schema, instance)
+        count += taken
+    return count
 
 
 def check_instance(

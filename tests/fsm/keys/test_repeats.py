@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import random
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from phloem.errors import EmptyLanguage
-from phloem.fsm import Compiler, Constraint, Cursor, Vocabulary
+from phloem.fsm import Compiler, Vocabulary
 from phloem.fsm.foresight import guess_within, remember
 
 from ..vocabularies import allowed_ids
+from .judging import Judge
 
 WORDS = [
     b'"a"', b'"a":', b'"ab"', b'"":', b'","a":', b',"a', b',"', b'","', b'{"', b'{"a":', b'{"a":0,"', b'a"', b'a":0',
@@ -25,8 +23,6 @@ WORDS = [
 TOKENS = [*(bytes([byte]) for byte in range(256)), *WORDS, b""]
 EOS = len(TOKENS) - 1
 ALPHABET = b'{}[]":,ab0\\ \xa9\xa8'
-KNOWN = [i for i, token in enumerate(TOKENS) if i >= 256 or i < 128]  # others begin characters that are not looked at
-SPARE = 5  # bytes by which a completion may be longer than the shortest
 
 ZERO: Any = {"const": 0}
 FEW: Any = {"patternProperties": {"^[ab]$": ZERO}, "additionalProperties": False, "type": "object"}
@@ -69,86 +65,14 @@ def compiler() -> Compiler:
     return Compiler(Vocabulary(TOKENS, [EOS]))
 
 
-def repeats(text: bytes) -> bool:
-    """Whether an object of a text that has begun has a key twice, by reading it as JSON."""
-    objects: list[set[str] | None] = []
-    position = 0
-    while position < len(text):
-        byte = text[position : position + 1]
-        position += 1
-        if byte in b"{[":
-            objects.append(set() if byte == b"{" else None)
-        elif byte in b"}]":
-            objects.pop()
-        elif byte == b'"':
-            end = position
-            while end < len(text) and text[end] != ord('"'):
-                end += 2 if text[end] == ord("\\") else 1
-            if end >= len(text):
-                return False
-            string, is_key = text[position - 1 : end + 1], text[end + 1 : end + 2].strip() in (b":", b"")
-            before = text[: position - 1].rstrip()
-            position = end + 1
-            keys = objects[-1] if objects else None
-            if keys is not None and before[-1:] in (b"{", b",") and is_key:
-                key = json.loads(string)
-                if key in keys:
-                    return True
-                keys.add(key)
-    return False
-
-
-def can_be_completed(constraint: Constraint, text: bytes, state: int, left: int) -> bool:
-    automaton = constraint.automaton
-    if repeats(text):
-        return False
-    pending = [(text, state, left)]
-    while pending:
-        text, state, left = pending.pop()
-        if automaton.is_accepting(state):
-            return True
-        found = []
-        for byte in ALPHABET:
-            after = automaton.advance_bytes(state, bytes([byte]))
-            if after and automaton.min_bytes(after) < left and not repeats(text + bytes([byte])):
-                found.append((automaton.min_bytes(after), text + bytes([byte]), after, left - 1))
-        pending += [entry[1:] for entry in sorted(found, reverse=True)]
-    return False
-
-
-def expected(constraint: Constraint, cursor: Cursor, text: bytes) -> list[int]:
-    automaton, found = constraint.automaton, []
-    for token_id in KNOWN:
-        token = TOKENS[token_id]
-        after = automaton.advance_bytes(cursor.state, token) if token else 0
-        if after and can_be_completed(constraint, text + token, after, automaton.min_bytes(after) + SPARE + 1):
-            found.append(token_id)
-    return found + [EOS] * cursor.is_accepting
-
-
-def walks(constraint: Constraint, seed: int, max_tokens: int) -> Iterator[tuple[Cursor, bytes]]:
-    """Places on a random walk that likes to write the same again."""
-    chance, cursor, text = random.Random(seed), constraint.cursor(), b""
-    for _ in range(max_tokens):
-        yield cursor, text
-        tokens = [token_id for token_id in allowed_ids(cursor.row()) if token_id >= 256 or token_id in ALPHABET]
-        if not tokens:
-            tokens = allowed_ids(cursor.row())
-        token_id = chance.choice(tokens)
-        if token_id == EOS:
-            return
-        assert cursor.advance(token_id)
-        text += TOKENS[token_id]
+def judge_of(compiler: Compiler, name: str, key_order: Any = "any") -> Judge:
+    return Judge(compiler.json_schema(SCHEMAS[name], key_order=key_order), SCHEMAS[name], ALPHABET)
 
 
 @pytest.mark.parametrize("key_order", ["schema", "any"])
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_masks_are_those_of_texts_without_repeated_keys(compiler: Compiler, name: str, key_order: Any) -> None:
-    constraint = compiler.json_schema(SCHEMAS[name], key_order=key_order)
-    for seed in range(2):
-        for cursor, text in walks(constraint, seed, 7):
-            wanted, found = expected(constraint, cursor, text), sorted(set(allowed_ids(cursor.row())) & set(KNOWN))
-            assert [TOKENS[i] for i in found] == [TOKENS[i] for i in wanted], text
+    judge_of(compiler, name, key_order).check_masks(2, 7)
 
 
 def test_what_is_empty_without_repeated_keys_is_refused(compiler: Compiler) -> None:
@@ -159,65 +83,28 @@ def test_what_is_empty_without_repeated_keys_is_refused(compiler: Compiler) -> N
 @pytest.mark.parametrize("key_order", ["schema", "any"])
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_within_any_budget_the_text_ends_and_repeats_no_key(compiler: Compiler, name: str, key_order: Any) -> None:
-    constraint = compiler.json_schema(SCHEMAS[name], key_order=key_order)
-    least = constraint.min_tokens()
-    for seed in range(6):
-        chance, cursor, text = random.Random(seed), constraint.cursor(), b""
-        budget = least + seed % 4 + seed // 4 * 14
-        for remaining in range(budget, -1, -1):
-            assert cursor.min_tokens_to_accept() <= remaining, text
-            found = allowed_ids(cursor.row_within(remaining))
-            assert found or remaining == 0, text
-            found = [token_id for token_id in found if token_id != EOS or chance.random() < 0.1] or found
-            liked = [token_id for token_id in found if token_id >= 256 or token_id in ALPHABET]
-            token_id = chance.choice(liked if liked and chance.random() < 0.8 else found) if remaining else EOS
-            assert cursor.advance(token_id), (text, token_id)
-            if token_id == EOS:
-                break
-            text += TOKENS[token_id]
-        assert cursor.is_finished and not repeats(text), text
-
-
-def replayed(constraint: Constraint, tokens: list[int]) -> Cursor:
-    cursor = constraint.cursor()
-    assert all(cursor.advance(token_id) for token_id in tokens)
-    return cursor
+    judge_of(compiler, name, key_order).check_budgets(12)
 
 
 @pytest.mark.parametrize(
     "name", ["objects in objects", "objects in lists", "escapes", "few keys of one or two letters"]
 )
 def test_forks_and_cursors_that_went_back_remember_their_own_text(compiler: Compiler, name: str) -> None:
-    constraint, chance = compiler.json_schema(SCHEMAS[name], key_order="any"), random.Random(name)
-    cursors: list[tuple[Cursor, list[int]]] = [(constraint.cursor(), [])]
-    for _ in range(150):
-        cursor, taken = chance.choice(cursors)
-        assert np.array_equal(cursor.row(), replayed(constraint, taken).row())
-        if taken and chance.random() < 0.3:
-            count = chance.randrange(1, len(taken) + 1)
-            cursor.rollback(count)
-            del taken[len(taken) - count :]
-        elif chance.random() < 0.2:
-            cursors.append((cursor.fork(), list(taken)))
-        liked = [token for token in allowed_ids(cursor.row()) if token != EOS and (token >= 256 or token in ALPHABET)]
-        if liked:
-            token_id = chance.choice(liked)
-            assert cursor.advance(token_id)
-            taken.append(token_id)
+    judge_of(compiler, name).check_going_back(150)
 
 
 @pytest.mark.parametrize("name", ["any key", "few keys of one or two letters", "objects in lists", "braces in strings"])
 def test_what_was_written_under_a_constraint_changes_no_later_text(compiler: Compiler, name: str) -> None:
-    seasoned, refused = compiler.json_schema(SCHEMAS[name], key_order="any"), 0
+    judge, refused = judge_of(compiler, name), 0
     for seed in range(25):
         fresh = Compiler(compiler.vocabulary).json_schema(SCHEMAS[name], key_order="any").cursor()
         taken: list[int] = []
-        for cursor, text in walks(seasoned, seed, 40):
+        for cursor, text in judge.places(seed, 40):
             for token_id in cursor.trail.last_tokens(len(text))[len(taken) :]:
                 taken.append(token_id)
                 assert fresh.advance(token_id), text
             assert np.array_equal(cursor.row(), fresh.row()), text
-            bare = seasoned.caches.masks.row(cursor.state).bits
+            bare = judge.constraint.caches.masks.row(cursor.state).bits
             for token_id in set(allowed_ids(bare)) - set(allowed_ids(cursor.row())):
                 refused += 1
                 assert not cursor.fork().advance(token_id), text

@@ -100,7 +100,7 @@ def compiled(
 
 
 def judge_of(constraint: Constraint, schema: Any) -> Judge:
-    return Judge(constraint, schema, TOKENS, ALPHABET, [], lambda text: False, spare=0)
+    return Judge(constraint, schema, ALPHABET)
 
 
 @settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=150)

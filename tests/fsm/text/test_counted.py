@@ -77,19 +77,6 @@ def test_counting_outside_the_automaton_is_the_product(
         assert one.advance(token) and other.advance(token)
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.sampled_from(PATTERNS), st.integers(0, 5), st.integers(0, 9), st.text(alphabet="aabé\n", max_size=9))
-def test_its_bytes_spell_the_texts_of_the_product(pattern: str, minimum: int, maximum: int, text: str) -> None:
-    texts = regex_to_dfa(pattern)
-    separate = counted(JsonStrings(texts), minimum, maximum)
-    assert separate is not None
-    state = separate.start
-    for byte in json.dumps(text, ensure_ascii=False).encode():
-        state = int(separate.row(state)[byte]) if state else 0
-    accepted = state != 0 and separate.is_accepting(state)
-    assert accepted == (texts.accepts(text) and minimum <= len(text) <= maximum)
-
-
 @pytest.mark.parametrize(
     ("schema", "length", "text"),
     [
