@@ -180,17 +180,17 @@ def select(
     return Select(_name("select", name), found, choices_method)
 
 
-def system(expression: Expression | str | None = None) -> Expression:
+def system(expression: Expression | str = "") -> Expression:
     """A whole system message; without an argument an empty one."""
     return _message("system", expression)
 
 
-def user(expression: Expression | str | None = None) -> Expression:
+def user(expression: Expression | str = "") -> Expression:
     """A whole user message."""
     return _message("user", expression)
 
 
-def assistant(expression: Expression | str | None = None) -> Expression:
+def assistant(expression: Expression | str = "") -> Expression:
     """A whole assistant message; usually with a `gen` inside."""
     return _message("assistant", expression)
 
@@ -240,8 +240,8 @@ def logprobs_asked(
     return {"logprobs": logprobs or 0, "prompt_logprobs_from": max(1, logprob_start_len)}
 
 
-def _message(role: Role, expression: Expression | str | None) -> Expression:
-    return concat(RoleBegin(role), *(() if expression is None else (expression,)), RoleEnd(role))
+def _message(role: Role, expression: Expression | str) -> Expression:
+    return concat(RoleBegin(role), expression, RoleEnd(role))
 
 
 def _of_type(kind: Any) -> ConstraintSpec:

@@ -121,7 +121,7 @@ def as_expression(value: object) -> Expression:
     if isinstance(value, str):
         return Text(value)
     if value is None:
-        raise ProgramError("None cannot be appended to a state; did a helper function forget its `return`?")
+        raise ProgramError("None cannot be appended to a state; give text (did a helper function forget its `return`?)")
     raise ProgramError(
         f"{type(value).__name__} cannot be appended to a state; give text, or an expression such as gen(...)"
     )

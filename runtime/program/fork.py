@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Generic, Literal, Protocol, Self, TypeVar
+from typing import Generic, Literal, NoReturn, Protocol, Self, TypeVar
 
 from ...errors import ProgramError
 from .expression import Expression, as_expression
@@ -60,6 +60,9 @@ class ForkGroup(Generic[State]):
         for fork, expression in zip(self._forks, self._expressions(value), strict=True):
             fork._append(expression)
         return self
+
+    def __add__(self, value: object) -> NoReturn:
+        raise ProgramError("`forks + …` makes no new forks; write `forks += …`, which appends to each")
 
     def join(self, mode: JoinMode = "gather_variable") -> None:
         """Waits for all forks and brings their results into the parent.

@@ -137,8 +137,9 @@ class Interpreter:
                 lambda: not self._announced[name] and (name in self.variables or not self._is_awaited_outside())
             )
             if name not in self.variables:
-                known = ", ".join(sorted(self.variables)) or "none"
-                raise KeyError(f"program {self.run.name} has no variable {name!r} here; it has: {known}")
+                known = ", ".join(sorted({*self.variables, *+self._announced})) or "none"
+                hint = "; a fork's variables are here after forks.join()" if self._num_forks else ""
+                raise KeyError(f"program {self.run.name} has no variable {name!r} here; it has: {known}{hint}")
             return self.variables[name]
 
     def has_variable(self, name: str) -> bool:

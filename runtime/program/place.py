@@ -14,10 +14,15 @@ PACKAGE = __name__.rpartition(".")[0]
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A line of the program."""
+    """A line of the program.
+
+    Attributes:
+        call: the function of ours that it calls; errors name that, and not the program by which it works.
+    """
 
     filename: str
     line: int
+    call: str = ""
 
     def __str__(self) -> str:
         return f"{self.filename}:{self.line}"
@@ -50,10 +55,8 @@ def place_of_error(error: BaseException, code: CodeType | None) -> SourceLine | 
 def located(error: BaseException, program: str, place: SourceLine | None = None, what: str = "") -> ProgramError:
     """The error with program, line and expression before its message, and itself as the cause."""
     cause = str(error) if isinstance(error, PhloemError) else f"{type(error).__name__}: {error}"
-    found = ProgramError(
-        f"{', '.join(str(part) for part in (f'program {program}', place, what) if part)}: {cause}",
-        place=str(place or ""),
-    )
+    parts = (place, place.call) if place is not None and place.call else (f"program {program}", place, what)
+    found = ProgramError(f"{', '.join(str(part) for part in parts if part)}: {cause}", place=str(place or ""))
     found.__cause__ = error
     return found
 

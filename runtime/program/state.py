@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractContextManager, aclosing, contextmanager
 from types import TracebackType
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, NoReturn, Self, overload
 
 from ...errors import ProgramError
-from .expression import Expression, Role, RoleBegin, RoleEnd, ScopeBegin, ScopeEnd, as_expression, concat
+from .expression import Expression, Role, RoleBegin, RoleEnd, ScopeBegin, ScopeEnd, Text, as_expression, concat
 from .fork import ForkGroup
 from .increments import async_increments, increments
 from .interpreter import Interpreter
 from .place import place_of_caller
 from .transcript_html import as_html
 from .variable import Variable
+
+BLOCK = Text("")  # no argument was given: the message is what a `with` block appends
 
 
 class ProgramState:
@@ -44,15 +46,20 @@ class ProgramState:
         self._append(as_expression(value))
         return self
 
-    def system(self, expression: Expression | str | None = None) -> AbstractContextManager[None]:
+    def __add__(self, value: object) -> NoReturn:
+        raise ProgramError("`s + …` makes no new state; write `s += …`, which appends to this one")
+
+    __radd__ = __add__
+
+    def system(self, expression: Expression | str = BLOCK) -> AbstractContextManager[None]:
         """`s.system("…")` appends a system message; `with s.system():` makes one of what the block appends."""
         return self._role("system", expression)
 
-    def user(self, expression: Expression | str | None = None) -> AbstractContextManager[None]:
+    def user(self, expression: Expression | str = BLOCK) -> AbstractContextManager[None]:
         """As `system`, for the user."""
         return self._role("user", expression)
 
-    def assistant(self, expression: Expression | str | None = None) -> AbstractContextManager[None]:
+    def assistant(self, expression: Expression | str = BLOCK) -> AbstractContextManager[None]:
         """As `system`, for the assistant."""
         return self._role("assistant", expression)
 
@@ -230,8 +237,8 @@ class ProgramState:
     def _append(self, expression: Expression) -> None:
         self._interpreter.append(expression.atoms(), place_of_caller())
 
-    def _role(self, role: Role, expression: Expression | str | None) -> AbstractContextManager[None]:
-        if expression is None:
+    def _role(self, role: Role, expression: Expression | str) -> AbstractContextManager[None]:
+        if expression is BLOCK:
             return self._between(RoleBegin(role), RoleEnd(role))
         self._append(concat(RoleBegin(role), expression, RoleEnd(role)))
         return _refuse_block(role)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Literal, TypeVar, Unpack, cast, overload
 
 from ...errors import ConstraintError, ProgramError
@@ -37,6 +38,9 @@ def generate(kind: type[T], prompt: str, *, system: str | None = None, **options
     check_names("generate", options)
     place = place_of_caller()
     answer = _answer("generate", kind, place)
+    if not isinstance(prompt, str):
+        raise ProgramError(f"generate: prompt: expected text, got {_named(prompt)}")
+    place = replace(place, call="generate")
     state = value_of.run(answer, prompt, system, place, **cast("dict[str, Any]", {**DEFAULTS, **options}))
     return cast(T, state["value"])
 
@@ -112,7 +116,10 @@ def extract(
         )
 
     states = value_of.run_batch(
-        ((answer, prompt_of(number, document), system, place) for number, document in numbered),
+        (
+            (answer, prompt_of(number, document), system, replace(place, call=f"extract, item {number}"))
+            for number, document in numbered
+        ),
         num_threads=num_threads,
         generator_style=True,
         return_errors=return_errors,

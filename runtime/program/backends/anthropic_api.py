@@ -48,7 +48,11 @@ class Anthropic(TextServer):
         url = base_url or os.environ.get("ANTHROPIC_BASE_URL") or OFFICIAL
         key = api_key or os.environ.get("ANTHROPIC_API_KEY")
         headers = {"anthropic-version": VERSION, **({"x-api-key": key} if key else {})}
-        super().__init__(f"Anthropic({model_name!r})", model_name, HttpClient(url, headers, timeout, max_retries))
+        hints = {
+            401: "give the key: backend=phloem.Anthropic(model, api_key=…), or ANTHROPIC_API_KEY in the environment"
+        }
+        client = HttpClient(url, headers, timeout, max_retries, hints=hints)
+        super().__init__(f"Anthropic({model_name!r})", model_name, client)
 
     def submit(
         self,

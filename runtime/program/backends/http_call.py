@@ -53,7 +53,7 @@ class HttpClient:
     max_retries: int = 2
     ca_file: str | None = None
     errors: Mapping[str, type[RequestError]] = field(default_factory=dict)
-    hints: Mapping[int, str] = field(default_factory=lambda: {401: "give the server's key with api_key=…"})
+    hints: Mapping[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.base_url)

@@ -80,7 +80,8 @@ class OpenAI(TextServer):
         key = api_key or os.environ.get("OPENAI_API_KEY")
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         label = f"OpenAI({model_name!r}, dialect={dialect!r})"
-        super().__init__(label, model_name, HttpClient(url, headers, timeout, max_retries))
+        hints = {401: "give the key: backend=phloem.OpenAI(model, api_key=…), or OPENAI_API_KEY in the environment"}
+        super().__init__(label, model_name, HttpClient(url, headers, timeout, max_retries, hints=hints))
         self._dialect = dialect
         self._is_official = url.startswith("https://api.openai.com/")
 

@@ -61,6 +61,7 @@ class RuntimeEndpoint:
             max_retries,
             verify,
             ERRORS,
+            {401: "give the server's key: backend=phloem.RuntimeEndpoint(url, api_key=…)"},
         )
         self._model = model
         hints = {

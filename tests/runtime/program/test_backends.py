@@ -262,7 +262,10 @@ def test_no_generation_of_others_can_be_forked_inside(server: Script) -> None:
 
 FAULTS: list[tuple[Reply, str]] = [
     (error(400, "Unrecognized request argument"), "/v1/chat/completions answered 400: Unrecognized request argument"),
-    (error(401, "Incorrect API key"), "answered 401: Incorrect API key; give the server's key with api_key="),
+    (
+        error(401, "Incorrect API key"),
+        "answered 401: Incorrect API key; give the key: backend=phloem.OpenAI(model, api_key=",
+    ),
     (error(404, "The model `m` does not exist"), "answered 404: The model `m` does not exist"),
     (Reply(b"<html>no</html>", 502, {"Content-Type": "text/html"}), "answered 502: <html>no</html>"),
     (Reply(b'{"detail": "Not Found"}', 404), "answered 404: Not Found"),

@@ -63,14 +63,20 @@ def test_an_exception_of_the_function_itself_passes_and_cancels_what_runs() -> N
     assert backend.streams[0].aborted.wait(120)
 
 
-def test_an_unknown_variable_is_a_key_error_that_lists_the_known_ones() -> None:
-    def body(s: ProgramState) -> None:
-        s += ph.gen("x")
-        with pytest.raises(KeyError, match="no variable 'z' here; it has: x"):
-            s.sync()
-            s["z"]
+def test_an_unknown_variable_is_a_key_error_that_lists_the_known_ones_and_those_on_their_way() -> None:
+    backend = FakeBackend()
+    backend.gate.clear()
 
-    run(body)
+    def body(s: ProgramState) -> None:
+        forks = s.fork(2)
+        forks += ph.gen("y")
+        with pytest.raises(KeyError, match=r"it has: none; a fork's variables are here after forks.join\(\)"):
+            s["y"]
+        with pytest.raises(KeyError, match=r"no variable 'z' here; it has: y\"$"):
+            forks[0]["z"]
+        backend.gate.set()
+
+    run(body, backend)
 
 
 def nested(s: ProgramState) -> None:
@@ -87,6 +93,22 @@ def end_of_nothing(s: ProgramState) -> None:
 
 def append_none(s: ProgramState) -> None:
     s += None  # type: ignore[arg-type]
+
+
+def user_none(s: ProgramState) -> None:
+    s += ph.user(None)  # type: ignore[arg-type]
+
+
+def state_system_none(s: ProgramState) -> None:
+    s.system(None)  # type: ignore[arg-type]
+
+
+def add_to_state(s: ProgramState) -> None:
+    s = s + ph.user("a")
+
+
+def add_to_forks(s: ProgramState) -> None:
+    s.fork(2) + "a"
 
 
 def append_number(s: ProgramState) -> None:
@@ -113,6 +135,10 @@ def bad_fork(s: ProgramState) -> None:
         (wrong_end, "assistant ends, but user is open"),
         (end_of_nothing, "user ends, but no message is open"),
         (append_none, "None cannot be appended"),
+        (user_none, "None cannot be appended"),
+        (state_system_none, "None cannot be appended"),
+        (add_to_state, r"write `s \+= …`"),
+        (add_to_forks, r"write `forks \+= …`"),
         (append_number, "int cannot be appended"),
         (block_with_argument, "the block is the message"),
         (bad_temperature, "test_mistakes.py.*temperature: -1 is out of range"),

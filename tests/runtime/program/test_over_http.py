@@ -240,7 +240,7 @@ def test_what_the_server_refuses_comes_at_the_line_in_its_own_words(
     assert isinstance(caught.value.__cause__, PromptTooLong)
     with pytest.raises(ph.ProgramError, match=place + r".* answered 404: .*`nope`"):
         program.run(backend=remote, adapter="nope")
-    with pytest.raises(ph.ProgramError, match=place + r".* answered 401: .*api_key="):
+    with pytest.raises(ph.ProgramError, match=place + r".* answered 401: .*phloem.RuntimeEndpoint\(url, api_key="):
         program.run(backend=served[0])
     with pytest.raises(ph.ProgramError, match=place + r".* answered 404: .*`other`"):
         program.run(backend=ph.RuntimeEndpoint(served[0], KEY, model="other"))

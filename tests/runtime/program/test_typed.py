@@ -52,7 +52,7 @@ def test_a_generation_of_a_type_is_a_value_of_it() -> None:
 
 
 def test_an_output_that_is_no_value_fails_at_its_line() -> None:
-    with pytest.raises(ph.ProgramError, match=r"gen\('value'\): the output is not the value") as caught:
+    with pytest.raises(ph.ProgramError, match=rf"^{__file__}:\d+, generate: the output is not the value") as caught:
         ph.generate(Town, "Which town?", backend=FakeBackend('{"name": 3}'))
     assert isinstance(caught.value.__cause__, RequestError)
     for wrong in ({"type": "integer"}, "text", 3):
@@ -102,7 +102,7 @@ def test_an_error_of_extract_has_the_line_of_its_caller_and_the_number_of_the_do
     line = inspect.currentframe().f_lineno + 1  # type: ignore[union-attr]
     people = ph.extract(Person, ["fine", "REFUSE"], backend=FakeBackend('{"name": "Ada"}'))
     assert next(people) == Person(name="Ada")
-    with pytest.raises(ph.ProgramError, match=rf"test_typed\.py:{line}, gen\('value'\): refused") as caught:
+    with pytest.raises(ph.ProgramError, match=rf"^{__file__}:{line}, extract, item 1: refused") as caught:
         next(people)
     assert caught.value.place == f"{__file__}:{line}" and caught.value.__notes__ == ["in item 1 of a batch"]
 
@@ -112,7 +112,9 @@ def test_errors_come_in_the_place_of_values_where_they_are_asked_for() -> None:
     backend = FakeBackend(lambda text: "[]" if "WRONG" in text else '{"name": "Ada"}')
     found = list(ph.extract(Person, documents, backend=backend, return_errors=True))
     assert [str(one) for one in (found[0], found[-1])] == [str(Person(name="Ada"))] * 2
-    for one, message in zip(found[1:-1], ("refused", "is not the value", "item 3: .*got int", "item 4"), strict=True):
+    for one, message in zip(
+        found[1:-1], ("item 1: refused", "item 2: .*is not the value", "item 3: .*got int", "item 4"), strict=True
+    ):
         assert isinstance(one, ph.ProgramError) and re.search(rf"test_typed\.py:\d+.*{message}", str(one)), one
     people = ph.extract(Person, ["a", documents[3]], backend=backend)
     assert next(people) == Person(name="Ada")
@@ -135,6 +137,7 @@ def test_errors_come_in_the_place_of_values_where_they_are_asked_for() -> None:
         (lambda **given: ph.extract(list[type], [], **given), r"test_typed\.py:\d+, extract: kind: "),
         (lambda **given: ph.generate(Person, "text", stream=True, **given), "^generate: stream: no such option"),
         (lambda **given: ph.generate("text", Person, **given), "generate: kind: expected a type"),
+        (lambda **given: ph.generate(Person, None, **given), "generate: prompt: expected text, got NoneType"),
     ],
 )
 def test_wrong_arguments_are_refused_by_their_names(make: Callable[..., object], message: str) -> None:
