@@ -19,7 +19,7 @@ from ...errors import PromptTooLong, RequestError
 from ...fsm import Compiler, Constraint
 from ..config import EngineConfig
 from ..constrain.compiling import compile_spec
-from ..constrain.spec import ConstraintSpec
+from ..constrain.spec import ConstraintSpec, not_a_spec
 from ..execute.adapters import Adapters
 from ..kv_compress.budget import full_at
 from ..kv_compress.fit import LayerGroups
@@ -326,8 +326,7 @@ def _check_types(sampling: object, constraint: object) -> None:
     if not isinstance(sampling, SamplingParams):
         raise RequestError(f"sampling: expected SamplingParams(…), got {type(sampling).__name__}", param="sampling")
     if constraint is not None and not isinstance(constraint, ConstraintSpec):
-        kind = type(constraint).__name__
-        raise RequestError(f"constraint: expected regex(…), json_schema(…) or the like, got {kind}", param="constraint")
+        raise RequestError(not_a_spec(constraint), param="constraint")
 
 
 def _check_budget(constraint: Constraint, max_tokens: int) -> None:

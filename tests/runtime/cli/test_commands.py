@@ -153,7 +153,13 @@ def test_a_file_that_cannot_be_read_leaves_null_in_its_place(
 def test_extract_refuses_before_it_loads(shell: Shell, schema: str, document: str, tmp_path: Path) -> None:
     broken = tmp_path / "broken.json"
     broken.write_text("{")
-    assert shell("extract", "--schema", str(broken), document) == 2
+    for command in (("extract", document), ("generate", "Hi"), ("inspect",)):
+        assert shell(*command, "--schema", str(broken)) == 2 and f"--schema {broken}: " in shell.err
+        assert "the text is not JSON" in shell.err
+    broken.write_text('{"type": "strin"}')
+    for command in (("extract", document), ("generate", "Hi")):
+        assert shell(*command, "--schema", str(broken), "--model", "/none") == 2
+        assert f"--schema {broken}: " in shell.err and "/type: 'strin' is no type" in shell.err
     assert shell("extract", "--schema", schema, str(tmp_path / "missing.txt")) == 2
     assert "missing.txt: no such file" in shell.err
     binary = tmp_path / "binary.txt"

@@ -92,7 +92,8 @@ def test_unknown_settings_are_refused_by_name() -> None:
         (([1.5, 2.0],), "1.5 at position 0"),
         (([1], {"max_tokens": 3}), r"sampling: expected SamplingParams.*dict"),
         (([[1], [2]], [GREEDY, 5]), r"sampling: expected SamplingParams.*int"),
-        (([1], GREEDY, {"type": "integer"}), r"constraint: expected regex.*dict"),
+        (([1], GREEDY, {"type": "integer"}), r"constraint: expected phloem\.regex.*dict"),
+        (([1], GREEDY, list[int]), r"constraint: list\[int\] is a type; write phloem\.json_schema\(list\[int\]\)"),
     ],
 )
 def test_what_is_taken_for_another_argument_is_named(arguments: tuple[Any, ...], told: str) -> None:

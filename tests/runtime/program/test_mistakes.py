@@ -170,6 +170,7 @@ def test_mistakes_raise_where_they_are_made(body: Callable[[ProgramState], None]
         (lambda: ph.gen("x", choices=["a"], regex="a"), "choices and regex exclude each other"),
         (lambda: ph.gen("x", dtype=list), "is not one of int, float, bool, str"),
         (lambda: ph.gen("x", constraint="[0-9]"), "expected phloem.regex"),  # type: ignore[arg-type]
+        (lambda: ph.gen("x", constraint=int), r"int is a type; write phloem\.json_schema\(int\)"),  # type: ignore[arg-type]
         (lambda: ph.gen("x", json_schema="{"), "the text is not JSON"),
         (lambda: ph.gen("x", regex="("), "a '\\(' that is never closed at offset 0"),
         (lambda: ph.gen("x", regex=r"(a)\1"), "backreference"),
