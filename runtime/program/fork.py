@@ -61,7 +61,7 @@ class ForkGroup(Generic[State]):
             fork._append(expression)
         return self
 
-    def __add__(self, value: object) -> NoReturn:
+    def __add__(self, value: object) -> NoReturn:  # type: ignore[misc]  # there is no such sum
         raise ProgramError("`forks + …` makes no new forks; write `forks += …`, which appends to each")
 
     def join(self, mode: JoinMode = "gather_variable") -> None:

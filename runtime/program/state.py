@@ -46,7 +46,7 @@ class ProgramState:
         self._append(as_expression(value))
         return self
 
-    def __add__(self, value: object) -> NoReturn:
+    def __add__(self, value: object) -> NoReturn:  # type: ignore[misc]  # there is no such sum
         raise ProgramError("`s + …` makes no new state; write `s += …`, which appends to this one")
 
     __radd__ = __add__

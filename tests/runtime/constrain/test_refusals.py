@@ -11,7 +11,7 @@ from phloem.errors import ConfigError, EngineStopped, PromptTooLong, QueueFull, 
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.request import RequestOptions, SamplingParams
 
-from ..fakes import fake_engine
+from ..fakes import fake_engine, threaded_engine
 
 GREEDY = SamplingParams(max_tokens=12, temperature=0.0)
 
@@ -23,7 +23,12 @@ GREEDY = SamplingParams(max_tokens=12, temperature=0.0)
         ([], GREEDY, RequestError, "empty"),
         ([1, 999], GREEDY, RequestError, "999 at position 1"),
         ([1, -1], GREEDY, RequestError, "-1 at position 1"),
-        (list(range(256)) * 2, GREEDY, PromptTooLong, "512 tokens do not fit the KV pool of 256"),
+        (
+            list(range(256)) * 2,
+            GREEDY,
+            PromptTooLong,
+            r"512 tokens do not fit the KV pool of 256 .* or raise .*num_blocks",
+        ),
     ],
 )
 def test_bad_prompts_are_refused_with_their_place(
@@ -77,6 +82,10 @@ def test_a_closed_engine_says_so() -> None:
     assert engine.statistics().num_free_blocks == 64
     with pytest.raises(EngineStopped):
         engine.add([1], GREEDY)
+    with threaded_engine() as other:
+        pass
+    with pytest.raises(EngineStopped, match="it was closed"):
+        other.generate([1], GREEDY)
 
 
 def test_unknown_settings_are_refused_by_name() -> None:

@@ -17,7 +17,6 @@ from phloem.runtime.program import ProgramState
 
 from .bodies import run
 from .fakes import FakeBackend
-from .scripted_server import error, scripted
 
 
 def refused(s: ProgramState) -> None:
@@ -319,9 +318,3 @@ def test_what_was_cancelled_names_what_cancelled_it() -> None:
 def test_an_unknown_choices_method_is_refused_with_those_there_are() -> None:
     with pytest.raises(ProgramError, match=r"phloem\.greedy_token_selection"):
         ph.select("x", ["a", "b"], choices_method="greedy_token_selection")  # type: ignore[arg-type]
-
-
-def test_a_cache_that_may_not_be_emptied_names_the_option_of_the_server() -> None:
-    with scripted() as server, pytest.raises(RequestError, match=r"404: Invalid URL .*; phloem's .* --enable-admin"):
-        server.replies = [error(404, "Invalid URL (POST /flush_cache).")]
-        ph.flush_cache(server.url)

@@ -74,9 +74,11 @@ def test_only_a_whole_known_key_opens(headers: dict[str, str], status: int) -> N
     [
         ("/v1/v1/messages", "Leave /v1 out of the client's base URL."),
         ("/chat/completions", "The client's base URL lacks /v1 at its end."),
+        ("/flush_cache", "The server has it when it is started with --enable-admin."),
+        ("/v1/load_lora_adapter", "started with --enable-adapter-loading."),
     ],
 )
-def test_a_wrong_base_url_is_recognised(path: str, remedy: str) -> None:
+def test_a_wrong_base_url_or_a_missing_option_is_recognised(path: str, remedy: str) -> None:
     assert remedy in client().post(path, {}).error["message"]
 
 

@@ -102,6 +102,23 @@ def test_a_document_that_is_missing_names_the_field_that_takes_it(openai_client:
             openai_client.chat.completions.create(model="nano", messages=HELLO, extra_body=extra)
 
 
+def test_what_the_pool_cannot_hold_is_refused_as_what_the_context_cannot(nano: LoadedModel) -> None:
+    with serving(nano, num_blocks=64, device="cpu") as served, served.client() as client:
+        for words, max_tokens in (("Hi", 3000), ("word " * 2000, None), ("word " * 2000, 9)):
+            with pytest.raises(openai.BadRequestError, match=r"KV pool holds 1024 tokens .--kv-memory") as chat:
+                client.chat.completions.create(
+                    model="nano", messages=[{"role": "user", "content": words}], max_tokens=max_tokens
+                )
+            assert (chat.value.param, chat.value.code) == ("messages", "context_length_exceeded")
+            with pytest.raises(openai.BadRequestError, match="KV pool holds 1024") as text:
+                client.completions.create(model="nano", prompt=words, max_tokens=max_tokens)
+            assert text.value.param == "prompt"
+        full = [5] * 1024
+        with pytest.raises(openai.BadRequestError, match="KV pool holds 1024"):
+            client.completions.create(model="nano", prompt=full, max_tokens=1)
+        assert client.completions.create(model="nano", prompt=full, max_tokens=0, extra_body={"echo": True})
+
+
 def test_a_full_queue_asks_to_come_back(nano: LoadedModel) -> None:
     with serving(nano, num_blocks=512, device="cpu", max_running_requests=1, max_waiting_requests=1) as served:
         statuses: list[int] = []
