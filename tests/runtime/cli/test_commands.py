@@ -45,9 +45,11 @@ def test_generate_obeys_its_constraint(shell: Shell, schema: str) -> None:
 
 
 def test_options_come_from_the_environment_too(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PHLOEM_MAX_TOKENS", "many")
-    assert shell("generate", "Hi") == 2
-    assert "--max-tokens" in shell.err
+    for name, value in (("MAX_TOKENS", "many"), ("KV_MEMORY", "lots"), ("JUMP", "high")):
+        monkeypatch.setenv(f"PHLOEM_{name}", value)
+        assert shell("generate", "Hi") == 2
+        assert f"(from PHLOEM_{name})" in shell.err, shell.err
+        monkeypatch.delenv(f"PHLOEM_{name}")
     monkeypatch.setenv("PHLOEM_MAX_TOKENS", "8")
     monkeypatch.setenv("PHLOEM_REGEX", "[ab]{4}")
     monkeypatch.setenv("PHLOEM_NUM_BLOCKS", "64")
