@@ -119,10 +119,12 @@ def _line_and_code(error: Exception, arguments: Sequence[str]) -> tuple[str, int
     return f"internal: {type(error).__name__}: {_line(str(error))} (PHLOEM_DEBUG=1 shows where)", FAILED
 
 
-def _variable_of(error: Any) -> str:
+def _variable_of(error: Exception) -> str:
     """The variable of the environment that the value at fault is from, as an end of the message; "" if of none."""
-    context = getattr(error, "ctx", None)
-    for parameter in context.command.params if context is not None else ():
+    context: Any = getattr(error, "ctx", None)
+    if context is None:
+        return ""
+    for parameter in context.command.params:
         is_at_fault = parameter is getattr(error, "param", None) or getattr(error, "param_hint", None) in parameter.opts
         if is_at_fault and context.get_parameter_source(parameter.name).name == "ENVIRONMENT":
             return f" (from {parameter.envvar})"

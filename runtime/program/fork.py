@@ -55,13 +55,15 @@ class ForkGroup(Generic[State]):
     def __iter__(self) -> Iterator[State]:
         return iter(self._forks)
 
-    def __iadd__(self, value: Appended | Sequence[Appended] | Callable[[int], Appended]) -> Self:
+    def __iadd__(  # type: ignore[misc]  # `+` is refused
+        self, value: Appended | Sequence[Appended] | Callable[[int], Appended]
+    ) -> Self:
         """Appends to every fork: the same expression, the i-th of a list, or what a function of i returns."""
         for fork, expression in zip(self._forks, self._expressions(value), strict=True):
             fork._append(expression)
         return self
 
-    def __add__(self, value: object) -> NoReturn:  # type: ignore[misc]  # there is no such sum
+    def __add__(self, value: object) -> NoReturn:
         raise ProgramError("`forks + …` makes no new forks; write `forks += …`, which appends to each")
 
     def join(self, mode: JoinMode = "gather_variable") -> None:

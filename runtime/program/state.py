@@ -42,11 +42,11 @@ class ProgramState:
 
     # -- appending ---------------------------------------------------------------------------------------------
 
-    def __iadd__(self, value: Expression | str) -> Self:
+    def __iadd__(self, value: Expression | str) -> Self:  # type: ignore[misc]  # `+` is refused
         self._append(as_expression(value))
         return self
 
-    def __add__(self, value: object) -> NoReturn:  # type: ignore[misc]  # there is no such sum
+    def __add__(self, value: object) -> NoReturn:
         raise ProgramError("`s + …` makes no new state; write `s += …`, which appends to this one")
 
     __radd__ = __add__

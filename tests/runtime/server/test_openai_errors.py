@@ -9,8 +9,9 @@ import pytest
 from openai import OpenAI
 
 from phloem.runtime.execute.loading import LoadedModel
+from phloem.runtime.program import RuntimeEndpoint
 
-from .conftest import Served, serving
+from .conftest import KEY, Served, serving
 from .test_openai_client import DOCUMENT, HELLO
 
 
@@ -113,6 +114,7 @@ def test_what_the_pool_cannot_hold_is_refused_as_what_the_context_cannot(nano: L
             with pytest.raises(openai.BadRequestError, match="KV pool holds 1024") as text:
                 client.completions.create(model="nano", prompt=words, max_tokens=max_tokens)
             assert text.value.param == "prompt"
+        assert RuntimeEndpoint(served.url, KEY).tokenizer.max_model_len == 1024, "so that programs' are cut to it"
         full = [5] * 1024
         with pytest.raises(openai.BadRequestError, match="KV pool holds 1024"):
             client.completions.create(model="nano", prompt=full, max_tokens=1)
