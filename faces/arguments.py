@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..errors import ConfigError, ModelError
+from ..fsm import Constraint
 from ..fsm.arguments import whole_number
 
 
@@ -17,6 +18,20 @@ def number(name: str, value: object, what: str, least: int | None = None) -> int
     if least is not None and found < least:
         raise ConfigError(f"{name}: give {what}, {least} or more, not {found}")
     return found
+
+
+def compiled(name: str, value: object) -> Constraint:
+    """The value, if it is a compiled constraint. ConfigError: it is none."""
+    if isinstance(value, Constraint):
+        return value
+    makes = "ph.Compiler(vocabulary).json_schema(…) or the like makes"
+    found, hint = type(value).__name__, ""
+    if isinstance(value, type):
+        found, hint = (
+            f"the class {value.__name__}",
+            f"; a pydantic class has its schema: {value.__name__}.model_json_schema()",
+        )
+    raise ConfigError(f"{name}: expected what {makes}, got {found}{hint}")
 
 
 def content_of(path: object) -> bytes:

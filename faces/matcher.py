@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ..errors import ConfigError
 from ..fsm import Constraint
 from ..fsm.foresight import forced_bytes, forced_tokens
-from .arguments import number
+from .arguments import compiled, number
 
 Bitmask = npt.NDArray[np.int32]
 
@@ -44,8 +44,7 @@ class GrammarMatcher:
     """
 
     def __init__(self, constraint: Constraint, *, max_tokens: int | None = None) -> None:
-        if not isinstance(constraint, Constraint):
-            raise ConfigError(f"constraint: expected what Compiler makes, got {type(constraint).__name__}")
+        constraint = compiled("constraint", constraint)
         if max_tokens is not None:
             max_tokens = number("max_tokens", max_tokens, "a number of tokens")
         if max_tokens is not None and not constraint.is_within(max_tokens):

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ..errors import ConfigError
 from ..fsm import Constraint, Cursor
-from .arguments import number
+from .arguments import compiled, number
 
 
 class ConstraintProcessor:
@@ -56,9 +56,7 @@ class ConstraintProcessor:
         if prompt_length is not None:
             prompt_length = number("prompt_length", prompt_length, "a number of tokens", 0)
         for constraint in self._constraints:
-            if not isinstance(constraint, Constraint):
-                found = type(constraint).__name__
-                raise ConfigError(f"constraints: expected what ph.Compiler(vocabulary) makes, got {found}")
+            compiled("constraints", constraint)
             # transformers counts the end token
             if max_new_tokens is not None and not constraint.is_within(max_new_tokens - 1):
                 least = constraint.min_tokens() + 1

@@ -11,12 +11,15 @@ do with it.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor
 
 from ..errors import ConfigError
+from .byte_text import bytes_text
 
 
 def find_device(name: str, number: int = 1) -> torch.device:
@@ -48,6 +51,28 @@ def find_device(name: str, number: int = 1) -> torch.device:
             f" in all; take {num_devices - index} or fewer"
         )
     return torch.device("cuda", index)
+
+
+@contextmanager
+def allocating(what: str, device: torch.device) -> Iterator[None]:
+    """Raises ConfigError if there is no memory for what the block allocates; what: the setting, and its value."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:  # on the CPU torch's own is a RuntimeError, and no more
+        if type(error) is RuntimeError and "allocate" not in str(error):
+            raise
+        free = free_memory(device)
+        shown = f"; {bytes_text(free)} are free" if free is not None else ""
+        raise ConfigError(f"{what} cannot be had on {device}{shown}; lower it") from error
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Bytes; None: the system does not say."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    if "SC_AVPHYS_PAGES" not in os.sysconf_names:
+        return None
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def on_device(device: torch.device) -> AbstractContextManager[object]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -294,4 +295,7 @@ def main(model: str = "nano") -> None:
 
 
 if __name__ == "__main__":
-    main(os.environ.get("MODEL") or "nano")
+    try:
+        main(os.environ.get("MODEL") or "nano")
+    except ph.PhloemError as error:  # there is no such model, or it cannot be loaded
+        sys.exit(f"error: {error}")

@@ -181,6 +181,13 @@ def test_the_demo(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     assert any("16 of 16 answers are the same in all four ways; 8 of 8 are valid JSON" in line for line in lines)
 
 
+def test_the_demo_says_in_a_line_that_there_is_no_such_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    monkeypatch.setenv("MODEL", "/nope")
+    with pytest.raises(SystemExit, match=r"^error: '/nope': no such folder or file; give"):
+        runpy.run_path(str(SCRIPTS / "demo.py"), run_name="__main__")
+
+
 def test_the_demo_takes_another_model(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(SCRIPTS))
     demo = load(SCRIPTS / "demo.py")

@@ -12,7 +12,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -106,6 +106,7 @@ def _line_and_code(error: Exception, arguments: Sequence[str]) -> tuple[str, int
     if isinstance(error, _ClickException):
         text = str(error.format_message()) if hasattr(error, "format_message") else str(error)
         text = text.replace(": Value error, ", ": ", 1)  # typer reads values by pydantic, which begins so
+        text += _variable_of(error)
         command = f" {arguments[0]}" if arguments and not arguments[0].startswith("-") else ""
         known = "" if "No such command" in text else command
         return f"{_line(text)} (see: phloem{known} --help)", USAGE
@@ -116,6 +117,18 @@ def _line_and_code(error: Exception, arguments: Sequence[str]) -> tuple[str, int
     if isinstance(error, (OSError, MemoryError)):
         return _line(str(error) or type(error).__name__), FAILED
     return f"internal: {type(error).__name__}: {_line(str(error))} (PHLOEM_DEBUG=1 shows where)", FAILED
+
+
+def _variable_of(error: Exception) -> str:
+    """The variable of the environment that the value at fault is from, as an end of the message; "" if of none."""
+    context: Any = getattr(error, "ctx", None)
+    if context is None:
+        return ""
+    for parameter in context.command.params:
+        is_at_fault = parameter is getattr(error, "param", None) or getattr(error, "param_hint", None) in parameter.opts
+        if is_at_fault and context.get_parameter_source(parameter.name).name == "ENVIRONMENT":
+            return f" (from {parameter.envvar})"
+    return ""
 
 
 def _line(text: str) -> str:

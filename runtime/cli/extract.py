@@ -10,6 +10,7 @@ import time
 from collections import deque
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +19,7 @@ from ...errors import ConfigError, PhloemError, RequestError
 from .busy import Report, busy
 from .engine_options import Settings, load_engine, with_engine_options
 from .options import ModelOption, option, read_text
-from .sampling import MaxTokens, Seed, Temperature
+from .sampling import MaxTokens, Seed, Temperature, from_file
 from .terminal import takes_escapes
 
 if TYPE_CHECKING:
@@ -56,10 +57,9 @@ def extract(
     from ..constrain.spec import json_schema
     from ..request import SamplingParams
 
-    schema_text = read_text(schema, "--schema")
-    constraint = json_schema(schema_text, extra_keys="never")
+    constraint = from_file(partial(json_schema, extra_keys="never"), schema, "--schema")
     documents = _documents(files, lines)
-    asked = instruction or f"Extract the {_title(schema_text)} as JSON."
+    asked = instruction or f"Extract the {_title(str(constraint.source))} as JSON."
     sampling = SamplingParams(max_tokens=max_tokens, temperature=temperature, seed=seed)
     engine = load_engine(model, settings)
     with busy("compiling the schema"):

@@ -119,7 +119,14 @@ class Look:
 
 def _json_text(given: str, name: str) -> str:
     """The option's value if it is JSON, else what is in the file of that name."""
-    return given if given.lstrip()[:1] in ("{", "") or given in ("true", "false") else read_text(given, name)
+    if given.lstrip()[:1] in ("{", "") or given in ("true", "false"):
+        return given
+    text = read_text(given, name)
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{name} {given}: the text is not JSON: {error}") from error
+    return text
 
 
 def _write(path: str, document: str) -> None:

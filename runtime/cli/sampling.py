@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
-from ...errors import ConfigError
+from ...errors import ConfigError, ConstraintError
 from .options import option, read_text
 
 if TYPE_CHECKING:
@@ -51,10 +52,22 @@ def constraint_of(
     if choice:
         return constraint_spec.choice(choice)
     if schema:
-        return constraint_spec.json_schema(read_text(schema, "--schema"))
+        return from_file(constraint_spec.json_schema, schema, "--schema")
     if json_object:
         return constraint_spec.json_object()
-    return constraint_spec.grammar(read_text(grammar, "--grammar")) if grammar else None
+    return from_file(constraint_spec.grammar, grammar, "--grammar") if grammar else None
+
+
+def from_file(make: Callable[[str], ConstraintSpec], file: str, option: str) -> ConstraintSpec:
+    """A constraint from a file's text, checked before a model is loaded. Raises `ConfigError` that names the file."""
+    from ..constrain.compiling import check_spec
+
+    try:
+        spec = make(read_text(file, option))
+        check_spec(spec)
+    except ConstraintError as error:
+        raise ConfigError(f"{option} {file}: {error}") from error
+    return spec
 
 
 def usage_line(usage: Usage, seconds: float) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Literal, get_args
 
 from ...errors import (
@@ -74,6 +75,15 @@ class ConstraintSpec:
             raise RequestError(f"the output is not the value that the constraint describes: {error}") from error
 
 
+def not_a_spec(value: object) -> str:
+    """What to say of a constraint that is none."""
+    if is_python_type(value):
+        name = value.__name__ if isinstance(value, type) else value
+        return f"constraint: {name} is a type; write phloem.json_schema({name})"
+    found = type(value).__name__
+    return f"constraint: expected phloem.regex(…), phloem.json_schema(…) or the like, got {found}"
+
+
 def regex(pattern: str) -> ConstraintSpec:
     """The whole output matches `pattern`. One that does not parse is refused here, a very long one when it is compiled.
 
@@ -137,12 +147,12 @@ def json_schema(
         try:
             schema = json.loads(schema)
         except (ValueError, RecursionError) as error:
-            raise InvalidSchema(f"json_schema: the text is not JSON: {error}", param="json_schema") from error
+            text = f"json_schema: the text is not JSON: {error}{_reading(schema)}"
+            raise InvalidSchema(text, param="json_schema") from error
     if not isinstance(schema, (Mapping, bool)):
-        raise InvalidSchema(
-            f"json_schema: expected an object, true or false, JSON text or a type, got {type(schema).__name__}",
-            param="json_schema",
-        )
+        found = f"{type(schema).__name__}{_reading(schema)}"
+        text = f"json_schema: expected an object, true or false, JSON text or a type, got {found}"
+        raise InvalidSchema(text, param="json_schema")
     text = _json_text(schema, "schema", "json_schema", InvalidSchema)
     return ConstraintSpec("json_schema", text, None, whitespace, "auto", key_order, extra_keys, given)
 
@@ -156,7 +166,7 @@ def json_object(*, whitespace: Whitespace | None = None) -> ConstraintSpec:
 def grammar(text: str, *, syntax: Syntax = "auto") -> ConstraintSpec:
     """The output is a sentence of the grammar `text`: EBNF (`root ::= …`) or Lark (`start: …`); "auto" finds out."""
     if not isinstance(text, str):
-        remedy = "; write a list of grammars with json.dumps" if isinstance(text, dict) else ""
+        remedy = "; write a list of grammars with json.dumps" if isinstance(text, dict) else _reading(text)
         raise InvalidGrammar(f"grammar: expected text, got {type(text).__name__}{remedy}", param="grammar")
     if syntax not in get_args(Syntax):
         raise InvalidGrammar(f"grammar: the syntax {syntax!r} is not one of auto, ebnf, lark", param="grammar")
@@ -189,7 +199,9 @@ def structural_tag(
         try:
             tags = json.loads(tags)
         except (ValueError, RecursionError) as error:
-            raise InvalidStructuralTag(f"structural tag: not JSON: {error}", param="structural_tag") from error
+            raise InvalidStructuralTag(
+                f"structural tag: not JSON: {error}{_reading(tags)}", param="structural_tag"
+            ) from error
     if isinstance(tags, Mapping):
         description = dict(tags)
         if triggers is not None or at_least_one or stop_after_first:
@@ -204,10 +216,17 @@ def structural_tag(
         description = {"format": {"type": "triggered_tags", "triggers": found, "tags": listed, **flags}}
     else:
         raise InvalidStructuralTag(
-            f"structural tag: expected tags or a description, got {type(tags).__name__}", param="structural_tag"
+            f"structural tag: expected tags or a description, got {type(tags).__name__}{_reading(tags)}",
+            param="structural_tag",
         )
     text = _json_text(description, "structural tag", "structural_tag", InvalidStructuralTag)
     return ConstraintSpec("structural_tag", text, whitespace=whitespace)
+
+
+def _reading(given: object) -> str:
+    """What to do with the path of a file that was given for its text; "" if it is none."""
+    is_path = isinstance(given, PurePath) or (isinstance(given, str) and given.endswith((".json", ".jsonschema")))
+    return f"; of a file give the text: Path({str(given)!r}).read_text()" if is_path else ""
 
 
 def _json_text(data: Any, what: str, param: str, invalid: type[ConstraintError]) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ...fsm import Compiler, Vocabulary
 from ...radix import BlockCost
+from ..byte_text import bytes_text
 from ..cache.followers import Followers
 from ..cache.prefix_cache import PrefixCache
 from ..cache.slot_books import SlotBooks
@@ -20,6 +21,7 @@ from ..cache.window_slots import WindowSlots
 from ..cache.window_store import WindowStore
 from ..capacity.state_memory import most_running, needed_each
 from ..config import TARGET_STEP_SECONDS, EngineConfig
+from ..device import allocating
 from ..execute.adapters import Adapters
 from ..execute.draft_kv import DraftKV
 from ..execute.kv_cache import KVCache
@@ -59,15 +61,28 @@ class Allocated:
     @staticmethod
     def of(config: EngineConfig, loaded: LoadedModel) -> Allocated:
         """Raises ConfigError: the memory does not hold them."""
-        states = allocate_states(config, loaded)
-        kv_cache = allocate_pool(config, loaded, 0 if states is None else states.num_slots)
+        size = "the states" if config.state_memory_bytes is None else bytes_text(config.state_memory_bytes)
+        with allocating(f"state_memory_bytes (--state-memory): {size}", loaded.device):
+            states = allocate_states(config, loaded)
+        with allocating(_pool_setting(config), loaded.device):
+            kv_cache = allocate_pool(config, loaded, 0 if states is None else states.num_slots)
+            draft_kv = allocate_draft_kv(config, loaded, kv_cache)
         slots = _slot_books(config, loaded.decoder.config, kv_cache, states)
-        return Allocated(kv_cache, states, allocate_draft_kv(config, loaded, kv_cache), slots)
+        return Allocated(kv_cache, states, draft_kv, slots)
 
     @property
     def pool(self) -> KVCache:
         """Of layers that see all tokens."""
         return self.kv_cache.pool if isinstance(self.kv_cache, WindowKV) else self.kv_cache
+
+
+def _pool_setting(config: EngineConfig) -> str:
+    """What says how large the pool is, and its value."""
+    if config.num_blocks is not None:
+        return f"num_blocks (--num-blocks): a pool of {config.num_blocks} blocks"
+    if config.kv_memory_bytes is not None:
+        return f"kv_memory_bytes (--kv-memory): a pool of {bytes_text(config.kv_memory_bytes)}"
+    return f"kv_memory_share (--kv-memory-share): a pool of {config.kv_memory_share:.0%} of what was free"
 
 
 def _slot_books(

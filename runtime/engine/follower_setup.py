@@ -7,10 +7,13 @@ import os
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from ...errors import ConfigError
+from ..byte_text import bytes_text
 from ..cache.followers import Followers
 from ..config import EngineConfig
+from ..device import allocating
 from ..event_settings import KVEventsConfig, is_text
 from ..events.facts import Medium, Scope
 from ..events.kv_events import KVEvents, ScopeOf
@@ -75,7 +78,9 @@ def _make_tiers(
     tiers: list[Tier] = []
     fingerprint = IN_THIS_PROCESS
     if config.host_memory_bytes:
-        slab = np.empty((config.host_memory_bytes // block_bytes, block_bytes), np.uint8)
+        size = bytes_text(config.host_memory_bytes)
+        with allocating(f"host_memory_bytes (--host-memory): {size}", torch.device("cpu")):
+            slab = np.empty((config.host_memory_bytes // block_bytes, block_bytes), np.uint8)
         tiers.append(MemoryTier(slab, _listener(events, "CPU_PINNED")))
     if config.disk_cache is not None:
         path = Path(os.path.expanduser(config.disk_cache))

@@ -19,7 +19,7 @@ from ...errors import PromptTooLong, RequestError
 from ...fsm import Compiler, Constraint
 from ..config import EngineConfig
 from ..constrain.compiling import compile_spec
-from ..constrain.spec import ConstraintSpec
+from ..constrain.spec import ConstraintSpec, not_a_spec
 from ..execute.adapters import Adapters
 from ..kv_compress.budget import full_at
 from ..kv_compress.fit import LayerGroups
@@ -298,22 +298,28 @@ class RequestFactory:
         """
         return self._token_ids.of_prompt(prompt)
 
+    def longest(self, prompt_len: int, kv_budget: int | None) -> int:
+        """Tokens that a request with such a prompt may have, its answer counted: what the context and the pool hold."""
+        if kv_budget is not None and max(prompt_len, full_at(kv_budget)) <= self._pool_len:
+            return self._max_model_len  # however much it says, it never holds more than that
+        return min(self._max_model_len, self._pool_len)
+
     def _budget(self, prompt_len: int, sampling: SamplingParams) -> int:
         """`max_tokens`, cut to what the context and the pool can hold."""
-        pool_len, kv_budget = self._pool_len, sampling.kv_budget
-        if kv_budget is not None and max(prompt_len, full_at(kv_budget)) <= pool_len:
-            pool_len = self._max_model_len  # however much it says, it never holds more than that
-        limit = min(self._max_model_len, pool_len)
+        kv_budget = sampling.kv_budget
+        limit = self.longest(prompt_len, kv_budget)
         if sampling.beyond_context and kv_budget is not None and full_at(kv_budget) > limit:
             text = f"kv_budget: up to {full_at(kv_budget)} tokens are held at once, and there is room for {limit}"
             raise RequestError(f"{text}; lower it", param="kv_budget")
         room = limit - prompt_len
         if room < (0 if sampling.max_tokens == 0 else 1):
-            place = "the model's context" if self._max_model_len <= pool_len else "the KV pool"
+            is_pool = limit < self._max_model_len
+            place = "the KV pool" if is_pool else "the model's context"
+            remedy = ", or raise kv_memory_bytes or num_blocks (--kv-memory, --num-blocks)" if is_pool else ""
             answer = "" if sampling.max_tokens == 0 else " with room for an answer"
             raise PromptTooLong(
                 f"prompt: {prompt_len} tokens do not fit {place} of {prompt_len + room} tokens{answer}; shorten the"
-                " prompt",
+                f" prompt{remedy}",
                 param="prompt",
             )
         if sampling.max_tokens is None:
@@ -326,8 +332,7 @@ def _check_types(sampling: object, constraint: object) -> None:
     if not isinstance(sampling, SamplingParams):
         raise RequestError(f"sampling: expected SamplingParams(…), got {type(sampling).__name__}", param="sampling")
     if constraint is not None and not isinstance(constraint, ConstraintSpec):
-        kind = type(constraint).__name__
-        raise RequestError(f"constraint: expected regex(…), json_schema(…) or the like, got {kind}", param="constraint")
+        raise RequestError(not_a_spec(constraint), param="constraint")
 
 
 def _check_budget(constraint: Constraint, max_tokens: int) -> None:

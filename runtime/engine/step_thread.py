@@ -299,7 +299,7 @@ class StepThread:
             return self._fatal
         if self._fatal is not None:
             return EngineStopped(f"the engine has stopped: {type(self._fatal).__name__}: {self._fatal}")
-        return EngineStopped("the engine has stopped")
+        return EngineStopped("the engine has stopped: it was closed, by close() or at the end of its `with` block")
 
 
 def _tell(deliveries: Iterable[Deliver], begun: Future[None]) -> None:

@@ -37,7 +37,7 @@ def download(hub_id: str, file: str | None, *, weights: bool = True) -> Path:
         from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError
     except ImportError:
         raise ModelError(
-            f"{hub_id!r}: no such folder, and hub ids need the huggingface_hub package (pip install huggingface_hub)"
+            f"{hub_id!r}: no such folder or file, and hub ids need the package huggingface_hub (pip install it)"
         ) from None
     begin = time.time()
     try:
@@ -50,8 +50,8 @@ def download(hub_id: str, file: str | None, *, weights: bool = True) -> Path:
         raise ModelError(f"{hub_id!r}: access must be requested on the hub; then log in with `hf auth login`") from None
     except LocalEntryNotFoundError:
         raise ModelError(
-            f"{hub_id!r}: no such folder, not in the hub's cache, and the hub cannot be reached; on a machine with a"
-            f" network, `{_command(hub_id, file)}` fetches it into a folder that can be copied and given instead"
+            f"{hub_id!r}: no such folder or file, not in the hub's cache, and the hub cannot be reached; on a machine"
+            f" with a network, `{_command(hub_id, file)}` fetches it into a folder that can be copied and given instead"
         ) from None
     except Exception as error:  # of the network, in the types of whatever client the package uses
         reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__

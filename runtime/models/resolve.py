@@ -45,7 +45,7 @@ def resolve_model(name_or_path: str | Path, *, weights: bool = True) -> Path:
     match = _HUB_ID.fullmatch(name)
     if isinstance(name_or_path, Path) or match is None or not is_hub_id(name):
         raise ModelError(
-            f"{name!r}: no such folder; give a checkpoint folder, a GGUF file, a hub id (owner/name or "
+            f"{name!r}: no such folder or file; give a checkpoint folder, a GGUF file, a hub id (owner/name or "
             'owner/name/file.gguf) or "nano"'
         )
     return download(match[1], match[2], weights=weights)

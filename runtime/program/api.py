@@ -136,9 +136,7 @@ def _constraint(
     if constraint is None:
         return None
     if not isinstance(constraint, ConstraintSpec):
-        raise ProgramError(
-            f"gen: constraint: expected phloem.regex(...), phloem.json_schema(...) or the like, got {constraint!r}"
-        )
+        raise ProgramError(f"gen: {constraint_spec.not_a_spec(constraint)}")
     check_spec(constraint)
     return constraint
 

@@ -55,7 +55,9 @@ class ForkGroup(Generic[State]):
     def __iter__(self) -> Iterator[State]:
         return iter(self._forks)
 
-    def __iadd__(self, value: Appended | Sequence[Appended] | Callable[[int], Appended]) -> Self:
+    def __iadd__(  # type: ignore[misc]  # `+` is refused
+        self, value: Appended | Sequence[Appended] | Callable[[int], Appended]
+    ) -> Self:
         """Appends to every fork: the same expression, the i-th of a list, or what a function of i returns."""
         for fork, expression in zip(self._forks, self._expressions(value), strict=True):
             fork._append(expression)

@@ -42,7 +42,7 @@ class ProgramState:
 
     # -- appending ---------------------------------------------------------------------------------------------
 
-    def __iadd__(self, value: Expression | str) -> Self:
+    def __iadd__(self, value: Expression | str) -> Self:  # type: ignore[misc]  # `+` is refused
         self._append(as_expression(value))
         return self
 

@@ -52,6 +52,14 @@ if TYPE_CHECKING:
     from .tracing import Tracing
 
 
+OPTIONAL = {
+    "/flush_cache": "--enable-admin",
+    "/v1/load_lora_adapter": "--enable-adapter-loading",
+    "/v1/unload_lora_adapter": "--enable-adapter-loading",
+    "/": "--page",
+}
+"""The option of a route that a server has only with it."""
+
 BODIES: list[type[BaseModel]] = [
     ChatRequest,
     CompletionRequest,
@@ -153,8 +161,10 @@ def _handle_errors(app: FastAPI, service: Service) -> None:
         app.add_exception_handler(kind, answer)
 
 
-def _base_url(path: str) -> str:
-    """What a client was told wrongly, if the path shows that."""
+def _remedy(path: str) -> str:
+    """The option that a route wants, or what a client was told wrongly, if the path shows that."""
+    if path in OPTIONAL:
+        return f" The server has it when it is started with {OPTIONAL[path]}."
     if path.startswith("/v1/v1/"):
         return " Leave /v1 out of the client's base URL."
     if path in ("/chat/completions", "/completions", "/responses", "/embeddings", "/messages", "/models"):
@@ -166,7 +176,7 @@ def _http_error(request: Request, error: HTTPException) -> ApiError:
     """404 and 405 of the router, in OpenAI's words."""
     place = f"{request.method} {request.url.path[:200]}"
     if error.status_code == 404:
-        return ApiError(404, f"Invalid URL ({place}).{_base_url(request.url.path)}", code="unknown_url")
+        return ApiError(404, f"Invalid URL ({place}).{_remedy(request.url.path)}", code="unknown_url")
     if error.status_code == 405:
         text = f"Not allowed: {place}. (HINT: Perhaps you meant to use a different HTTP method?)"
         return ApiError(405, text, code="method_not_supported", headers=error.headers)

@@ -97,15 +97,19 @@ def _prompts(value: object) -> object:
     """A text, token ids, or an array of either → a list of prompts."""
     if isinstance(value, str):
         value = [value]
-    if not isinstance(value, list) or not value:
-        raise fault("prompt_type", "Expected a non-empty string, array of strings, or array of token ids")
+    if not isinstance(value, list):
+        raise fault("prompt_type", "Expected a string, array of strings, or array of token ids")
+    if not value:
+        raise fault("prompt", "The array is empty; give at least one text")
     prompts = [value] if isinstance(value[0], int) else value
     for prompt in prompts:
         if isinstance(prompt, list):
             if not all(type(token_id) is int and 0 <= token_id < 2**31 for token_id in prompt):
-                raise fault("prompt_type", "Expected token ids (integers from 0 to 2^31 - 1), nothing else among them")
+                raise fault(
+                    "prompt_item_type", "Expected token ids (integers from 0 to 2^31 - 1), nothing else among them"
+                )
         elif not isinstance(prompt, str):
-            raise fault("prompt_type", "Expected a string, array of strings, or array of token ids")
+            raise fault("prompt_item_type", "Expected strings, or arrays of token ids, as the items of the array")
         if not prompt:
             raise fault("prompt", "An empty prompt cannot be completed; give at least one token")
     return prompts

@@ -258,23 +258,26 @@ def _placed(error: RequestError, wanted: Wanted) -> RequestError:
 def check_length(
     engine: Engine, prompt_len: int, max_tokens: int | None, param: str, body: Generation | None = None
 ) -> None:
-    """OpenAI refuses a budget that the context cannot hold; the engine itself would cut it.
+    """OpenAI refuses a budget that the context, or here the pool, cannot hold; the engine itself would cut it.
 
     body: None: of vectors, which have no answer.
     """
     if body is not None and body.beyond_context:
         max_tokens = None
-    limit = engine.max_model_len
-    if prompt_len + (max_tokens or 0) <= limit:
+    limit = engine.request_factory.longest(prompt_len, body.kv_budget if body is not None else None)
+    needed = 0 if body is None else 1 if max_tokens is None else max_tokens
+    if prompt_len + needed <= limit:
         return
-    asked = f" and {max_tokens} for the answer" if max_tokens else ""
+    held = f"This model's maximum context length is {limit} tokens"
+    if limit < engine.max_model_len:
+        held = f"This server's KV pool holds {limit} tokens (--kv-memory, --num-blocks)"
+    asked = f" and {needed} for the answer" if needed else ""
     remedy = "Shorten the prompt or lower max_tokens." if max_tokens else "Shorten it."
     if max_tokens and body is not None and body.kv_budget is not None:
         remedy += " With a kv_budget an answer may go on past the context: see beyond_context."
     raise ApiError(
         400,
-        f"This model's maximum context length is {limit} tokens, but the request has {prompt_len} tokens in '{param}'"
-        f"{asked}. {remedy}",
+        f"{held}, but the request has {prompt_len} tokens in '{param}'{asked}. {remedy}",
         param=param,
         code="context_length_exceeded",
     )

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..kv_policies import DEFAULT_KV_POLICY, KV_POLICIES
 from ..sampling_params import LEAST_ABOVE_ZERO, LEAST_KV_BUDGET, MAX_LOGPROBS
+from ..tokenizer.chat_message import Role
 from .fields import BadWord, Content, LogitBias, Prompts, Resources, Salt, Schema, SchemaOrText, StopStrings, fault
 from .tool_choice import ToolChoice, ToolChoiceField
 from .unsupported import refuse_unsupported
@@ -106,7 +107,7 @@ class Prediction(Body):
 
 
 class Message(Body):
-    role: Literal["system", "developer", "user", "assistant", "tool"]
+    role: Role
     content: Content | None = None
     name: str | None = None
     tool_calls: list[ToolCall] = []

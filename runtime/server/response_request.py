@@ -97,8 +97,10 @@ def _kind(item: object) -> str | None:
 def _input(value: object) -> object:
     """A text is a user's message."""
     items = [{"role": "user", "content": value}] if isinstance(value, str) else value
-    if not isinstance(items, list) or not items:
-        raise fault("input_type", "Expected a string or a non-empty array of messages")
+    if not isinstance(items, list):
+        raise fault("input_type", "Expected a string or an array of messages")
+    if not items:
+        raise fault("input", "The array is empty; give at least one message")
     return items
 
 

@@ -20,8 +20,10 @@ def _inputs(value: object) -> object:
     """A text, token ids, or an array of texts or of token ids → a list."""
     if isinstance(value, str):
         value = [value]
-    if not isinstance(value, list) or not value:
-        raise fault("input_type", "Expected a non-empty string, array of strings, array of token ids or array of these")
+    if not isinstance(value, list):
+        raise fault("input_type", "Expected a string, array of strings, array of token ids or array of these")
+    if not value:
+        raise fault("input", "The array is empty; give at least one text")
     inputs = [value] if type(value[0]) is int else value
     kinds = {type(one) for one in inputs}
     if kinds not in ({str}, {list}):

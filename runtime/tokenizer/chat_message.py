@@ -22,10 +22,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 from ...errors import RequestError
 
+Role = Literal["system", "developer", "user", "assistant", "tool"]
 MAX_DEPTH = 64
 _MARKERS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # noncharacters, "intended for process-internal use"
 _MARKER_PATTERN = re.compile(f"[{_MARKERS[0]}-{_MARKERS[-1]}]")
@@ -74,9 +75,7 @@ class Shield:
             shielded = {"role": message["role"], "content": shield(message["content"])}
         else:
             shielded = mapped(message, shield, "messages")
-        # templates compare roles, and write marks of turns with them
-        role = message["role"]
-        shielded["role"] = role if role.isidentifier() else self._inside(role, cut)
+        shielded["role"] = message["role"]  # templates compare roles, and write marks of turns with them
         if message["role"] == "assistant" and message.get("content"):
             shielded["content"] = cut + shielded["content"]
         return shielded
@@ -92,8 +91,8 @@ def checked_message(message: object, place: str) -> dict[str, Any]:
     if not isinstance(message, (dict, Mapping)):  # dict first: the general question takes longer
         raise RequestError(f"{place}: expected an object with role and content", param="messages")
     role, content = message.get("role"), message.get("content")
-    if not isinstance(role, str) or not role:
-        raise RequestError(f"{place}.role: expected a text, got {role!r}", param="messages")
+    if role not in get_args(Role):
+        raise RequestError(f"{place}.role: expected one of {', '.join(get_args(Role))}, got {role!r}", param="messages")
     if not isinstance(content, (str, bytes)) and isinstance(content, Sequence):
         content = "".join(_part(part, f"{place}.content[{index}]") for index, part in enumerate(content))
     checked = {name: value for name, value in message.items() if value is not None and name != "refusal"}

@@ -135,6 +135,11 @@ class ChatTemplate:
             RequestError: messages of another form, an option that the template does not read, or the template
                 refuses the conversation (its own words are in the message).
         """
+        if isinstance(messages, str | bytes) or not isinstance(messages, Sequence):
+            found = type(messages).__name__
+            raise RequestError(
+                f"messages: expected a list of objects with role and content, got {found}", param="messages"
+            )
         checked = [self._checked(message, f"messages[{index}]") for index, message in enumerate(messages)]
         if not checked:
             raise RequestError("messages: it is empty; give at least one message", param="messages")

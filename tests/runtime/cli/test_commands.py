@@ -45,9 +45,11 @@ def test_generate_obeys_its_constraint(shell: Shell, schema: str) -> None:
 
 
 def test_options_come_from_the_environment_too(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PHLOEM_MAX_TOKENS", "many")
-    assert shell("generate", "Hi") == 2
-    assert "--max-tokens" in shell.err
+    for name, value in (("MAX_TOKENS", "many"), ("KV_MEMORY", "lots"), ("JUMP", "high")):
+        monkeypatch.setenv(f"PHLOEM_{name}", value)
+        assert shell("generate", "Hi") == 2
+        assert f"(from PHLOEM_{name})" in shell.err, shell.err
+        monkeypatch.delenv(f"PHLOEM_{name}")
     monkeypatch.setenv("PHLOEM_MAX_TOKENS", "8")
     monkeypatch.setenv("PHLOEM_REGEX", "[ab]{4}")
     monkeypatch.setenv("PHLOEM_NUM_BLOCKS", "64")
@@ -153,7 +155,13 @@ def test_a_file_that_cannot_be_read_leaves_null_in_its_place(
 def test_extract_refuses_before_it_loads(shell: Shell, schema: str, document: str, tmp_path: Path) -> None:
     broken = tmp_path / "broken.json"
     broken.write_text("{")
-    assert shell("extract", "--schema", str(broken), document) == 2
+    for command in (("extract", document), ("generate", "Hi"), ("inspect",)):
+        assert shell(*command, "--schema", str(broken)) == 2 and f"--schema {broken}: " in shell.err
+        assert "the text is not JSON" in shell.err
+    broken.write_text('{"type": "strin"}')
+    for command in (("extract", document), ("generate", "Hi")):
+        assert shell(*command, "--schema", str(broken), "--model", "/none") == 2
+        assert f"--schema {broken}: " in shell.err and "/type: 'strin' is no type" in shell.err
     assert shell("extract", "--schema", schema, str(tmp_path / "missing.txt")) == 2
     assert "missing.txt: no such file" in shell.err
     binary = tmp_path / "binary.txt"

@@ -68,6 +68,11 @@ def test_the_root_lists_the_commands_and_the_version(shell: Shell) -> None:
         (["generate", "Hi", "--kv-memory", "lots"], "--kv-memory: 'lots' is not a size"),
         (["generate", "Hi", "--kv-memory", "1"], "kv_memory_bytes: 1"),
         (["generate", "Hi", "--kv-memory", "99999999TiB"], "are numbered"),
+        (
+            ["generate", "Hi", "--kv-memory", "999TiB", "--block-size", "512"],
+            "(--kv-memory): a pool of 1,022,976.00 GiB",
+        ),
+        (["generate", "Hi", "--host-memory", "999TiB"], "(--host-memory): 1,022,976.00 GiB cannot be had on cpu; "),
         (["generate", "Hi", "--num-blocks", "99999999999"], "num_blocks: 99999999999 is out of range"),
         (["generate", "Hi", "--num-threads", "100000"], "num_threads: 100000 is out of range"),
         (["generate", "Hi", "--max-wait-seconds", "nan"], "max_wait_seconds: nan"),

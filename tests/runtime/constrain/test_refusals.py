@@ -11,7 +11,7 @@ from phloem.errors import ConfigError, EngineStopped, PromptTooLong, QueueFull, 
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.request import RequestOptions, SamplingParams
 
-from ..fakes import fake_engine
+from ..fakes import fake_engine, threaded_engine
 
 GREEDY = SamplingParams(max_tokens=12, temperature=0.0)
 
@@ -23,7 +23,12 @@ GREEDY = SamplingParams(max_tokens=12, temperature=0.0)
         ([], GREEDY, RequestError, "empty"),
         ([1, 999], GREEDY, RequestError, "999 at position 1"),
         ([1, -1], GREEDY, RequestError, "-1 at position 1"),
-        (list(range(256)) * 2, GREEDY, PromptTooLong, "512 tokens do not fit the KV pool of 256"),
+        (
+            list(range(256)) * 2,
+            GREEDY,
+            PromptTooLong,
+            r"512 tokens do not fit the KV pool of 256 .* or raise .*num_blocks",
+        ),
     ],
 )
 def test_bad_prompts_are_refused_with_their_place(
@@ -77,6 +82,10 @@ def test_a_closed_engine_says_so() -> None:
     assert engine.statistics().num_free_blocks == 64
     with pytest.raises(EngineStopped):
         engine.add([1], GREEDY)
+    with threaded_engine() as other:
+        pass
+    with pytest.raises(EngineStopped, match="it was closed"):
+        other.generate([1], GREEDY)
 
 
 def test_unknown_settings_are_refused_by_name() -> None:
@@ -92,7 +101,8 @@ def test_unknown_settings_are_refused_by_name() -> None:
         (([1.5, 2.0],), "1.5 at position 0"),
         (([1], {"max_tokens": 3}), r"sampling: expected SamplingParams.*dict"),
         (([[1], [2]], [GREEDY, 5]), r"sampling: expected SamplingParams.*int"),
-        (([1], GREEDY, {"type": "integer"}), r"constraint: expected regex.*dict"),
+        (([1], GREEDY, {"type": "integer"}), r"constraint: expected phloem\.regex.*dict"),
+        (([1], GREEDY, list[int]), r"constraint: list\[int\] is a type; write phloem\.json_schema\(list\[int\]\)"),
     ],
 )
 def test_what_is_taken_for_another_argument_is_named(arguments: tuple[Any, ...], told: str) -> None:

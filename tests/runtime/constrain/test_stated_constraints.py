@@ -1,11 +1,13 @@
 """Constraints that cannot be meant are refused where they are stated, with the remedy."""
 
+import itertools
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import phloem as ph
-from phloem.errors import InvalidRegex
+from phloem.errors import ConstraintError, InvalidRegex
 from phloem.runtime.cli import run
 
 
@@ -13,6 +15,18 @@ from phloem.runtime.cli import run
 def test_a_pattern_that_does_not_parse_is_refused_when_it_is_stated(pattern: str) -> None:
     with pytest.raises(InvalidRegex, match="offset"):
         ph.regex(pattern)
+
+
+@pytest.mark.parametrize(
+    ("make", "given"),
+    [
+        *itertools.product((ph.json_schema, ph.structural_tag), ("person.json", Path("person.json"))),
+        (ph.grammar, Path("person.json")),
+    ],
+)
+def test_a_path_in_the_place_of_a_text_says_how_to_read_it(make: Any, given: Any) -> None:
+    with pytest.raises(ConstraintError, match=r"; of a file give the text: Path\('person.json'\)\.read_text\(\)"):
+        make(given)
 
 
 def test_explain_takes_a_schema_as_a_dict_or_says_what_it_takes() -> None:

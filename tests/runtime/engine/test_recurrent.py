@@ -215,6 +215,8 @@ def test_a_hit_says_what_a_miss_says_and_transformers_too(hybrid: tuple[Path, Or
 def test_too_little_memory_for_states_is_refused() -> None:
     with pytest.raises(ConfigError, match="state_memory_bytes: the memory does not hold the two states of one"):
         recurrent_engine(state_memory_bytes=30)
+    with pytest.raises(ConfigError, match=r"--state-memory\): 1,073,741,824.00 GiB cannot be had on cpu; .* are free"):
+        recurrent_engine(state_memory_bytes=1 << 60)
 
 
 def test_a_step_that_fails_is_computed_again_from_the_states_before() -> None:

@@ -127,6 +127,7 @@ def test_another_call_of_generate_needs_another_processor(vocabulary: ph.Vocabul
     [
         ([], {}, "constraints: an empty list"),
         ({"type": "object"}, {}, "constraints: expected what .* makes, got dict"),
+        (dict, {}, r"constraints: .*, got the class dict; .*: dict\.model_json_schema\(\)"),
         (ph.regex("a"), {}, "constraints: expected what .* makes, got ConstraintSpec"),
         (None, {"max_new_tokens": "20"}, "max_new_tokens: give a number of tokens, not str"),
         (None, {"max_new_tokens": 9, "prompt_length": -1}, "prompt_length: give a number of tokens, 0 or more, not -1"),

@@ -264,7 +264,7 @@ def test_models_are_found_by_folder_and_by_name(folder: Path) -> None:
         "owner/..",
         str(folder / "none"),
     ):
-        with pytest.raises(ModelError, match="no such folder"):
+        with pytest.raises(ModelError, match="no such folder or file"):
             resolve_model(name)
     with pytest.raises(ModelError, match="is a file"):
         resolve_model(folder / "config.json")

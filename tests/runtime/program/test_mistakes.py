@@ -17,7 +17,6 @@ from phloem.runtime.program import ProgramState
 
 from .bodies import run
 from .fakes import FakeBackend
-from .scripted_server import error, scripted
 
 
 def refused(s: ProgramState) -> None:
@@ -157,6 +156,7 @@ def test_mistakes_raise_where_they_are_made(body: Callable[[ProgramState], None]
         (lambda: ph.gen("x", choices=["a"], regex="a"), "choices and regex exclude each other"),
         (lambda: ph.gen("x", dtype=list), "is not one of int, float, bool, str"),
         (lambda: ph.gen("x", constraint="[0-9]"), "expected phloem.regex"),  # type: ignore[arg-type]
+        (lambda: ph.gen("x", constraint=int), r"int is a type; write phloem\.json_schema\(int\)"),  # type: ignore[arg-type]
         (lambda: ph.gen("x", json_schema="{"), "the text is not JSON"),
         (lambda: ph.gen("x", regex="("), "a '\\(' that is never closed at offset 0"),
         (lambda: ph.gen("x", regex=r"(a)\1"), "backreference"),
@@ -298,9 +298,3 @@ def test_what_was_cancelled_names_what_cancelled_it() -> None:
 def test_an_unknown_choices_method_is_refused_with_those_there_are() -> None:
     with pytest.raises(ProgramError, match=r"phloem\.greedy_token_selection"):
         ph.select("x", ["a", "b"], choices_method="greedy_token_selection")  # type: ignore[arg-type]
-
-
-def test_a_cache_that_may_not_be_emptied_names_the_option_of_the_server() -> None:
-    with scripted() as server, pytest.raises(RequestError, match=r"404: Invalid URL .*; phloem's .* --enable-admin"):
-        server.replies = [error(404, "Invalid URL (POST /flush_cache).")]
-        ph.flush_cache(server.url)

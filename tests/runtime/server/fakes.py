@@ -105,6 +105,8 @@ def open_gate() -> threading.Event:
 class FakeRequestFactory:
     """Tokenises; "compiles" whatever is not in `broken`."""
 
+    longest: Callable[[int, int | None], int]
+
     def __init__(self, tokenizer: CharTokenizer, broken: dict[str, RequestError], gate: threading.Event) -> None:
         self._tokenizer = tokenizer
         self._broken = broken
@@ -136,6 +138,7 @@ class FakeEngine:
         self.adapters = FakeAdapters()
         self.tokenizer = CharTokenizer()
         self.request_factory = FakeRequestFactory(self.tokenizer, broken, gate)
+        self.request_factory.longest = lambda prompt_len, kv_budget: self.max_model_len
         self.max_model_len = 2000
         self.config = EngineConfig()
         self.model_config = FakeModelConfig()

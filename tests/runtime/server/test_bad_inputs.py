@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
@@ -24,6 +25,7 @@ def check(case: Case, status: int, body: bytes) -> None:
         error = json.loads(body)["error"]
         assert {"message", "type", "param", "code"} <= set(error), case.name
         assert error["type"] == "invalid_request_error" and error["message"], case.name
+        assert not re.search("array.* but got an array", error["message"]), error["message"]
         if case.param is not None:
             assert (error["param"] or "").startswith(case.param), (case.name, error)
         assert error["code"], case.name

@@ -76,6 +76,8 @@ def test_only_a_whole_known_key_opens(headers: dict[str, str], status: int) -> N
         ("POST", "/", 404, "unknown_url", ""),
         ("POST", "/v1/v1/messages", 404, "unknown_url", "Leave /v1 out of the client's base URL."),
         ("POST", "/chat/completions", 404, "unknown_url", "The client's base URL lacks /v1 at its end."),
+        ("POST", "/flush_cache", 404, "unknown_url", "The server has it when it is started with --enable-admin."),
+        ("POST", "/v1/load_lora_adapter", 404, "unknown_url", "started with --enable-adapter-loading."),
         ("GET", "/v1/chat/completions", 405, "method_not_supported", ""),
         ("DELETE", "/v1/models", 405, "method_not_supported", ""),
         ("GET", "/v1/models/../../etc/passwd", 404, "model_not_found", ""),

@@ -10,8 +10,9 @@ import pytest
 from openai import OpenAI
 
 from phloem.runtime.execute.loading import LoadedModel
+from phloem.runtime.program import RuntimeEndpoint
 
-from .conftest import Served, serving
+from .conftest import KEY, Served, serving
 from .test_openai_client import DOCUMENT, HELLO
 
 
@@ -101,6 +102,24 @@ def test_a_document_that_is_missing_names_the_field_that_takes_it(openai_client:
     ):
         with pytest.raises(openai.BadRequestError, match=f"give the document 'http://a.test/x' in '{field}', or put"):
             openai_client.chat.completions.create(model="nano", messages=HELLO, extra_body=extra)
+
+
+def test_what_the_pool_cannot_hold_is_refused_as_what_the_context_cannot(nano: LoadedModel) -> None:
+    with serving(nano, num_blocks=64, device="cpu") as served, served.client() as client:
+        for words, max_tokens in (("Hi", 3000), ("word " * 2000, None), ("word " * 2000, 9)):
+            with pytest.raises(openai.BadRequestError, match=r"KV pool holds 1024 tokens .--kv-memory") as chat:
+                client.chat.completions.create(
+                    model="nano", messages=[{"role": "user", "content": words}], max_tokens=max_tokens
+                )
+            assert (chat.value.param, chat.value.code) == ("messages", "context_length_exceeded")
+            with pytest.raises(openai.BadRequestError, match="KV pool holds 1024") as text:
+                client.completions.create(model="nano", prompt=words, max_tokens=max_tokens)
+            assert text.value.param == "prompt"
+        assert RuntimeEndpoint(served.url, KEY).tokenizer.max_model_len == 1024, "so that programs' are cut to it"
+        full = [5] * 1024
+        with pytest.raises(openai.BadRequestError, match="KV pool holds 1024"):
+            client.completions.create(model="nano", prompt=full, max_tokens=1)
+        assert client.completions.create(model="nano", prompt=full, max_tokens=0, extra_body={"echo": True})
 
 
 def test_a_full_queue_asks_to_come_back(nano: LoadedModel) -> None:

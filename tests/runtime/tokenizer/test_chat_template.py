@@ -179,10 +179,14 @@ def test_text_parts_are_joined() -> None:
     assert template("{{ messages[0].content }}").render([message]) == ["xy"]
 
 
-BAD_MESSAGES: dict[str, tuple[list[Any], str]] = {
+BAD_MESSAGES: dict[str, tuple[Any, str]] = {
     "none": ([], "messages: it is empty"),
     "no object": (["hi"], r"messages\[0\]: expected an object"),
-    "no role": ([{"content": "a"}], r"messages\[0\].role: expected a text, got None"),
+    "a text": ("Hello", "messages: expected a list of objects with role and content, got str"),
+    "one message": ({"role": "user", "content": "a"}, "messages: expected a list of objects .*, got dict"),
+    "null": (None, "messages: expected a list of objects .*, got NoneType"),
+    "no role": ([{"content": "a"}], r"messages\[0\].role: expected one of system, .*, got None"),
+    "another role": ([{"role": "bot", "content": "a"}], r"role: expected one of .*, assistant, tool, got 'bot'"),
     "no content": ([CHAT[0], {"role": "user"}], r"messages\[1\].content: expected a text, got null"),
     "a number": ([{"role": "user", "content": 7}], r"messages\[0\].content: expected a text, got int"),
     "an image": (
