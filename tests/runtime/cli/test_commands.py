@@ -229,11 +229,6 @@ def test_plan_refuses_by_name(shell: Shell, options: list[str], words: str) -> N
     assert words in shell.err
 
 
-def test_a_pattern_is_shown_as_its_offset_counts(shell: Shell) -> None:
-    assert shell("generate", "Hi", "--regex", r"\d(\w[") == 2
-    assert r"offset 5 of the pattern '\d(\w['" in shell.err
-
-
 def test_inspect_describes_a_checkpoint(shell: Shell) -> None:
     assert shell("inspect") == 0
     facts = {line[:15].strip(): line[15:] for line in shell.out.splitlines()}

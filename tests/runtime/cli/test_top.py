@@ -9,9 +9,6 @@ import os
 import pty
 import sys
 import termios
-import threading
-from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
@@ -42,6 +39,8 @@ from phloem.runtime.cli.top.sample import (
     read_histograms,
 )
 from phloem.runtime.program.backends import http_call
+
+from ..program.scripted_server import Reply, scripted
 
 BOUNDS = (0.01, 0.1, 1.0)
 SECONDS = st.lists(st.floats(0.0, 0.99), min_size=1, max_size=30)
@@ -251,36 +250,16 @@ def test_whatever_a_server_answers_is_shown_or_refused(
 
 
 def test_a_key_does_not_follow_a_redirect_and_an_answer_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            if self.path == "/away":
-                self.send_response(302, "\x1b]52;c;x\x07")
-                self.send_header("Location", "/elsewhere")
-                self.end_headers()
-                return
-            self.send_response(200)
-            self.end_headers()
-            with suppress(OSError):
-                for _ in range(1000):
-                    self.wfile.write(b"x" * 1000)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
     monkeypatch.setattr(http_call, "MAX_ANSWER", 100_000)
-    with HTTPServer(("127.0.0.1", 0), Handler) as served:
-        threading.Thread(target=served.serve_forever, daemon=True).start()
-        server = RunningServer(f"http://127.0.0.1:{served.server_port}", "secret", "URL")
+    with scripted() as script:
+        script.replies = [Reply(b"\x1b]52;c;x\x07", 302, {"Location": "/elsewhere"}), Reply(b"x" * 1_000_000)]
+        server = RunningServer(script.url, "secret", "URL")
         with pytest.raises(ConfigError, match="answered 302") as caught:
             server.text("/away")
         assert "\x1b" not in str(caught.value)
         with pytest.raises(ConfigError, match="more than 100,000 bytes"):
             server.text("/endless")
-        served.shutdown()
-    assert asked == ["/away", "/endless"]
+    assert [path for path, *_ in script.asked] == ["/away", "/endless"]
 
 
 def test_q_ends_it_and_a_server_that_is_away_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

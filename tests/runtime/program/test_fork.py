@@ -87,18 +87,6 @@ def test_fork_works_before_any_text_and_inside_roles(before: Callable[[ProgramSt
     assert run(body)["x"] == ["<5>", "<6>"]
 
 
-def test_nested_forks() -> None:
-    def body(s: ProgramState) -> None:
-        outer = s.fork(2)
-        for i, fork in enumerate(outer):
-            inner = fork.fork(2)
-            inner += lambda j, i=i: f"{2 * i + j}" + ph.gen("x")
-            inner.join()
-        outer.join()
-
-    assert run(body)["x"] == [["<0>", "<1>"], ["<2>", "<3>"]]
-
-
 def test_forks_run_side_by_side() -> None:
     barrier = threading.Barrier(5)
 
@@ -158,16 +146,6 @@ def test_join_can_append_the_text_as_the_ids_that_the_forks_had() -> None:
     pieces = [encode("b0"), encode("<0>"), encode("b1"), encode("<1>"), encode("!"), encode("<1>")]
     assert state.text() == "ab0<0>b1<1>!<1>"
     assert state.token_ids() == [256, *encode("a"), *(token_id for piece in pieces for token_id in piece)]
-
-
-def test_appending_to_an_empty_parent_has_one_bos() -> None:
-    def body(s: ProgramState) -> None:
-        forks = s.fork(3)
-        forks += lambda i: f"{i}"
-        forks.join("concate_and_append")
-
-    state = run(body)
-    assert state.text() == "012" and state.token_ids().count(256) == 1
 
 
 def test_appended_messages_are_the_parents() -> None:

@@ -37,18 +37,17 @@ class Town:
 
 
 def test_a_generation_of_a_type_is_a_value_of_it() -> None:
+    @ph.function
     def body(s: ProgramState) -> None:
-        s += "Q" + ph.gen("x", type=Person) + ph.gen("y", type=list[Person], n=1) + ph.gen("n", type=Person, n=2)
+        s += "Q" + ph.gen("x", type=Person) + ph.gen("y", type=list[Person])
 
-    backend = FakeBackend(lambda text: '[{"name": "Ada"}]' if text.count("Ada") == 1 else '{"name": "Ada"}')
-    backend_n = FakeBackend('{"name": "Ada"}')
-    state = ph.function(lambda s: s.__iadd__("Q" + ph.gen("x", type=Person) + ph.gen("y", type=list[Person]))).run(
-        backend=backend
+    state = body.run(
+        backend=FakeBackend(lambda text: '[{"name": "Ada"}]' if text.count("Ada") == 1 else '{"name": "Ada"}')
     )
     assert state["x"] == Person(name="Ada") == state.parsed("x") and state["y"] == [Person(name="Ada")]
     assert state.text() == 'Q{"name": "Ada"}[{"name": "Ada"}]' and "".join(state.text_iter("x")) == '{"name": "Ada"}'
     with pytest.raises(ph.ProgramError, match=rf"{__file__}:\d+, gen\('y'\): the output is not the value"):
-        ph.function(body).run(backend=backend_n)
+        body.run(backend=FakeBackend('{"name": "Ada"}'))
 
 
 def test_an_output_that_is_no_value_fails_at_its_line() -> None:

@@ -13,12 +13,12 @@ from openai.types.responses import Response
 from pydantic_core import from_json
 
 from phloem.runtime.server.formats.call_formats import CALL_FORMATS
-from phloem.runtime.server.formats.thoughts import BEGIN
 
-from .fakes import CharTokenizer, FakeAsyncEngine, FakeTemplate
+from .fakes import CharTokenizer, FakeAsyncEngine
 from .samples import CLOCK, WEATHER, WRITTEN
 from .test_harmony import HarmonyTokenizer
 from .test_readers import EXPECTED, PARTS
+from .test_thoughts import ThinkTokenizer
 from .wire import Client, client
 
 REPLIES = st.one_of(
@@ -39,15 +39,7 @@ SCHEMAS = [WEATHER["function"]["parameters"], {}]  # type: ignore[index]
 Shown = tuple[str, str, list[tuple[str, str]], bool]  # reasoning, content, calls, whether the budget ended it
 
 
-class ThinkingTemplate(FakeTemplate):
-    source = BEGIN
-
-
-class ThinkingTokenizer(CharTokenizer):
-    chat_template = ThinkingTemplate()
-
-
-TOKENIZERS = st.sampled_from([CharTokenizer, ThinkingTokenizer, HarmonyTokenizer])
+TOKENIZERS = st.sampled_from([CharTokenizer, ThinkTokenizer, HarmonyTokenizer])
 
 
 def asked(reply: str, tokenizer: CharTokenizer, sizes: Sequence[int] = (1,), calls: str = "hermes") -> Client:
@@ -273,7 +265,7 @@ def test_a_stream_is_the_whole_answer_in_pieces(
 def test_the_items_of_an_answer_are_the_messages_of_the_next_request() -> None:
     """What a client sends back is what the chat endpoint's client would have sent."""
     reply = "<think>\nLong.\n</think>\n\nLet me see.\n" + WRITTEN["hermes"][0] + "\n" + WRITTEN["hermes"][1]
-    http = asked(reply, ThinkingTokenizer())
+    http = asked(reply, ThinkTokenizer())
     tools = [{"type": "function", **tool["function"]} for tool in (WEATHER, CLOCK)]
     output = http.post("/v1/responses", {"input": "Hi", "tools": tools}).json()["output"]
     assert [item["type"] for item in output] == ["reasoning", "message", "function_call", "function_call"]

@@ -19,6 +19,7 @@ from .fakes import CharTokenizer, FakeAsyncEngine, FakeTemplate
 from .samples import JSON_FORMAT, WEATHER
 from .samples import OBJECT as SCHEMA
 from .test_readers import CALL, FINAL, THOUGHT
+from .test_thoughts import ThinkTokenizer
 from .valid_answers import check_answers
 from .wire import Client, client
 
@@ -123,9 +124,10 @@ def test_a_structural_tag_is_left_alone() -> None:
     assert message["content"] == THOUGHT + FINAL
 
 
-def test_a_broken_schema_is_pointed_at_as_it_was_sent() -> None:
+@pytest.mark.parametrize("tokenizer", [HarmonyTokenizer(), ThinkTokenizer()], ids=["channels", "tags"])
+def test_a_broken_schema_is_pointed_at_as_it_was_sent(tokenizer: CharTokenizer) -> None:
     engine = FakeAsyncEngine(broken={json.dumps(SCHEMA): RequestError("no", param="json_schema")})
-    engine.engine.tokenizer = HarmonyTokenizer()
+    engine.engine.tokenizer = tokenizer
     answer = client(engine).chat(response_format=JSON_FORMAT)
     assert (answer.status, answer.error["param"]) == (400, "response_format")
 
@@ -156,15 +158,11 @@ def test_the_effort_is_an_option_of_the_template() -> None:
     assert http.engine.calls[0]["prompt"] == "<user>Hi<assistant>"
 
 
-def test_one_of_several_tools_may_be_called_and_a_tag_of_the_callers_own_stays_as_it_is() -> None:
+def test_one_of_several_tools_may_be_called() -> None:
     http = asked(THOUGHT + "<|start|>assistant<|channel|>commentary to=functions.clock json<|message|>{}<|call|>")
     clock = {"type": "function", "function": {"name": "clock"}}
     message = http.chat(tools=[WEATHER, clock], tool_choice="required").json()["choices"][0]["message"]
     assert message["tool_calls"][0]["function"] == {"name": "clock", "arguments": "{}"}
-    tag = {"format": {"type": "any_text"}}
-    assert http.chat(structural_tag=tag).status == 200
-    source = json.loads(http.engine.calls[1]["constraint"].source)
-    assert source["format"] == tag["format"], "a request that describes the whole answer describes its channels"
 
 
 def test_beside_a_response_format_there_is_a_call_or_a_final_message_of_that_format() -> None:

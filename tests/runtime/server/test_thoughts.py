@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from phloem.errors import ConfigError, RequestError
+from phloem.errors import ConfigError
 from phloem.runtime.server import ServerSettings
 from phloem.runtime.server.formats.output_format import Thought
 from phloem.runtime.server.formats.thoughts import BEGIN, END, GAP, is_inside_thought, thinks, thought_at_end
@@ -201,11 +201,3 @@ def test_a_required_call_stands_after_a_thought_that_the_prompt_opened(tool_call
         assert choice["message"].get("reasoning_content") == reasoning
         spec = http.engine.calls[0]["constraint"]
         assert (json.dumps(END) in spec.source) == bool(options)
-
-
-def test_a_broken_schema_is_pointed_at_as_it_was_sent() -> None:
-    engine = FakeAsyncEngine(broken={'{"type": "odd"}': RequestError("no", param="json_schema")})
-    engine.engine.tokenizer = ThinkTokenizer()
-    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "odd"}}}
-    answer = client(engine).chat(response_format=form)
-    assert (answer.status, answer.error["param"]) == (400, "response_format")
