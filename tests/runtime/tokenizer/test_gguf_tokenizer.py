@@ -29,6 +29,7 @@ from phloem.runtime.tokenizer.tokenizer_json import TokenizerJson
 from ..models.gguf_files import add_pieces
 from .harmony import CORPUS
 from .harmony import PATTERN as O200K
+from .trained import byte_level, cut_by
 
 # Llama 3's, and Mistral's tekken: as Qwen's and as o200k, but for digits and contractions
 LLAMA_3 = PRETOKENIZE_REGEX.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
@@ -61,24 +62,25 @@ TEXTS = st.lists(
 def original(name: str) -> tokenizers.Tokenizer:
     """A small tokenizer as the checkpoint's own `tokenizer.json` would describe it."""
     cut = CUTS[name]
-    made = tokenizers.Tokenizer(models.BPE(ignore_merges=cut.ignores_merges))
     if cut.single_digits:
         parts: list[Any] = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(False)]
     elif name == "gpt-2":
         parts = [pre_tokenizers.ByteLevel(False)]
     else:
-        splits = [pre_tokenizers.Split(tokenizers.Regex(one), "isolated") for one in (*cut.first, cut.pattern)]
-        parts = [*splits, pre_tokenizers.ByteLevel(False, use_regex=False)]
-    if cut.is_normalised:
-        made.normalizer = normalizers.NFC()
-    made.pre_tokenizer = pre_tokenizers.Sequence(parts)
-    made.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=600, initial_alphabet=alphabet, show_progress=False)
-    made.train_from_iterator([*CORPUS, "1234567 HTTPServer don't ///\n"], trainer)
+        parts = cut_by(*cut.first, cut.pattern)
+    corpus = [*CORPUS, "1234567 HTTPServer don't ///\n"]
+    normaliser = normalizers.NFC() if cut.is_normalised else None
+    made = byte_level(corpus, parts, normaliser, ignore_merges=cut.ignores_merges)
     made.add_special_tokens(SPECIALS)
     made.add_tokens([tokenizers.AddedToken("<tool>", normalized=False)])
     return made
+
+
+def close(writer: gguf.GGUFWriter) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def write_byte_level(path: Path, made: tokenizers.Tokenizer, name: str, **keys: Any) -> None:
@@ -94,10 +96,7 @@ def write_byte_level(path: Path, made: tokenizers.Tokenizer, name: str, **keys: 
     writer.add_bos_token_id(made.token_to_id("<|begin|>"))
     for key, value in keys.items():
         getattr(writer, f"add_{key}")(value)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    close(writer)
 
 
 @lru_cache(maxsize=16)
@@ -168,10 +167,7 @@ def gemma(folder: Path) -> tuple[tokenizers.Tokenizer, Tokenizer]:
     writer.add_token_merges([" ".join(merge) for merge in spec["model"]["merges"]])
     for name, index in (("eos", 1), ("bos", 2), ("unk", 3)):
         getattr(writer, f"add_{name}_token_id")(index)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    close(writer)
     return made, Tokenizer.from_folder(path)
 
 
@@ -224,10 +220,7 @@ def test_a_merge_that_is_none_is_named(tmp_path: Path) -> None:
 def write_sentencepiece(path: Path, model: SentencePieceProcessor) -> None:
     writer = gguf.GGUFWriter(path, "llama")
     add_pieces(writer, model)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    close(writer)
 
 
 @lru_cache(maxsize=1)
@@ -260,10 +253,7 @@ def test_of_several_unknown_tokens_one_stands_for_unknown_text(tmp_path: Path) -
         ("token_type", [2] * 5 + [1] * 3),
     ):
         keys[f"tokenizer.ggml.{name}"].value += more
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    close(writer)
     ours, theirs = Tokenizer.from_folder(path), Tokenizer.from_folder(resolve_model("nano"))
     assert ours.vocab_size == size + 8
     for index, pad in enumerate(pads):
