@@ -225,7 +225,8 @@ def convolve(
 
 
 def advance_heads(inputs: HeadInputs, states: Tensor, plan: StateRounds) -> Tensor:
-    v, (num_rows, heads, value_dim) = inputs.v, inputs.v.shape
+    v = inputs.v
+    num_rows, heads, value_dim = v.shape
     key_heads, key_dim = inputs.q.shape[1:]
     out = torch.empty(num_rows, heads, value_dim, dtype=v.dtype, device=v.device)
     rows = [x.flatten(1) for x in (inputs.q, inputs.k, v, inputs.a)]

@@ -20,6 +20,8 @@ from phloem.runtime.config import EngineConfig
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.execute.kv_cache import KVCache
 from phloem.runtime.execute.loading import LoadedModel
+from phloem.runtime.models.architecture import Architecture
+from phloem.runtime.models.architectures import ARCHITECTURES
 from phloem.runtime.models.config import LayerConfig
 from phloem.runtime.models.kv_shape import KVShape
 from phloem.runtime.models.rope_config import RopeConfig
@@ -46,6 +48,7 @@ class FakeModelConfig:
     num_kv_parts: int = 2
     latent: None = None
     recurrent: None = None
+    options: Architecture = ARCHITECTURES["LlamaForCausalLM"]
     layer_inputs: None = None
     altup: None = None
     layers: tuple[LayerConfig, ...] = (LayerConfig(window=0, rope=0),)
