@@ -42,6 +42,7 @@ from .ops import LinearWeights as LinearWeights
 from .ops import LogitEdits as LogitEdits
 from .ops import Logprobs as Logprobs
 from .ops import LoraPlan as LoraPlan
+from .ops import SamplingRows as SamplingRows
 from .ops import pack_linear as pack_linear
 from .ops import pack_linears as pack_linears
 from .ops import plan_attention as plan_attention

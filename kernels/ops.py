@@ -39,6 +39,7 @@ from .lora import plan_lora as plan_lora
 from .plain import ops as reference
 from .plain.ops import AttentionOptions
 from .plain.sample import Logprobs as Logprobs
+from .plain.sample import SamplingRows as SamplingRows
 from .work_list import AttentionPlan as AttentionPlan
 from .work_list import plan_attention as plan_attention
 
@@ -277,13 +278,7 @@ def latent_attention(
 def sample(
     logits: Tensor,
     mask_table: Tensor | None,
-    mask_rows: Tensor,
-    temperature: Tensor,
-    top_k: Tensor,
-    top_p: Tensor,
-    min_p: Tensor,
-    seeds: Tensor,
-    positions: Tensor,
+    rows: SamplingRows,
     edits: LogitEdits | None = None,
     num_top: int | None = None,
 ) -> tuple[Tensor, Logprobs | None]:
@@ -291,12 +286,11 @@ def sample(
 
     edits: penalties and biases; num_top: how many of the likeliest tokens `Logprobs` reports, None: no report.
     """
-    columns = (mask_rows, temperature, top_k, top_p, min_p, seeds, positions)
     if logits.is_cuda:
         from .triton import sample as triton_sample
 
-        return triton_sample.sample(logits, mask_table, *columns, edits, num_top)
-    return cpu_sample.sample(logits, mask_table, *columns, edits, num_top)
+        return triton_sample.sample(logits, mask_table, rows, edits, num_top)
+    return cpu_sample.sample(logits, mask_table, rows, edits, num_top)
 
 
 def logprobs(logits: Tensor, token_ids: Tensor, num_top: int) -> Logprobs:

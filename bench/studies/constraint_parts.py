@@ -18,7 +18,7 @@ import torch
 import phloem as ph
 from phloem.fsm import Compiler, Constraint, Vocabulary
 from phloem.fsm.foresight import forced_tokens
-from phloem.kernels.ops import sample
+from phloem.kernels.ops import SamplingRows, sample
 from phloem.runtime.sample.mask_table import MaskTable
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -157,11 +157,12 @@ def step(
     costs.request_steps += len(group)
     num_rows = len(group)
     ids = torch.arange(num_rows)
-    columns = (torch.zeros(num_rows), torch.zeros(num_rows, dtype=torch.int32), torch.ones(num_rows))
+    none, top_k = torch.zeros(num_rows), torch.zeros(num_rows, dtype=torch.int32)
+    rows = SamplingRows(index, none, top_k, torch.ones(num_rows), none, ids, ids)
     begin = clock()
-    sample(logits[:num_rows], None, index, *columns, torch.zeros(num_rows), ids, ids)
+    sample(logits[:num_rows], None, rows)
     middle = clock()
-    sample(logits[:num_rows], masks, index, *columns, torch.zeros(num_rows), ids, ids)
+    sample(logits[:num_rows], masks, rows)
     costs.plain += middle - begin
     costs.masked += clock() - middle
 

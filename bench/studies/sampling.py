@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from phloem.kernels import LogitEdits
-from phloem.kernels.ops import sample
+from phloem.kernels.ops import SamplingRows, sample
 from phloem.kernels.plain.sample import GROUP, allowed_tokens, thresholds
 
 Call = Callable[[], object]
@@ -194,7 +194,8 @@ def run(case: Case, device: torch.device) -> str:
     top_p, min_p = column(case.top_p, torch.float32), column(0, torch.float32)
 
     def ours_once() -> tuple[Tensor, object]:
-        return sample(logits, table, rows, heat, top_k, top_p, min_p, ids, ids, edits, num_top)
+        columns = SamplingRows(rows, heat, top_k, top_p, min_p, ids, ids)
+        return sample(logits, table, columns, edits, num_top)
 
     chosen = ours_once()[0]
     if case.temperature > 0 and not case.extra:  # what is timed is right

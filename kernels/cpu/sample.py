@@ -10,19 +10,15 @@ from torch import Tensor
 
 from ..._core import kernels as core
 from ..logit_edits import LogitEdits
-from ..plain.sample import Logprobs
+from ..plain.sample import Logprobs, SamplingRows
+
+_COLUMN_TYPES = (torch.int32, torch.float32, torch.int32, torch.float32, torch.float32, torch.int64, torch.int64)
 
 
 def sample(
     logits: Tensor,
     mask_table: Tensor | None,
-    mask_rows: Tensor,
-    temperature: Tensor,
-    top_k: Tensor,
-    top_p: Tensor,
-    min_p: Tensor,
-    seeds: Tensor,
-    positions: Tensor,
+    rows: SamplingRows,
     edits: LogitEdits | None = None,
     num_top: int | None = None,
 ) -> tuple[Tensor, Logprobs | None]:
@@ -31,22 +27,20 @@ def sample(
     raw = logits.float().contiguous()
     scores = raw if edits is None else _edited(raw, edits)
     mask = None if mask_table is None else mask_table.contiguous()
-    mask_rows, top_k = (column.to(torch.int32).contiguous() for column in (mask_rows, top_k))
-    temperature, top_p, min_p = (column.float().contiguous() for column in (temperature, top_p, min_p))
-    seeds, positions = (column.to(torch.int64).contiguous() for column in (seeds, positions))
+    rows = SamplingRows(*(each.to(dtype).contiguous() for each, dtype in zip(rows, _COLUMN_TYPES, strict=True)))
     core.sample_rows(
         scores.data_ptr(),
         num_rows,
         vocab_size,
         0 if mask is None else mask.data_ptr(),
         0 if mask is None else mask.shape[1],
-        mask_rows.data_ptr(),
-        temperature.data_ptr(),
-        top_k.data_ptr(),
-        top_p.data_ptr(),
-        min_p.data_ptr(),
-        seeds.data_ptr(),
-        positions.data_ptr(),
+        rows.mask_rows.data_ptr(),
+        rows.temperature.data_ptr(),
+        rows.top_k.data_ptr(),
+        rows.top_p.data_ptr(),
+        rows.min_p.data_ptr(),
+        rows.seeds.data_ptr(),
+        rows.positions.data_ptr(),
         token_ids.data_ptr(),
     )
     return token_ids, None if num_top is None else logprobs(raw, token_ids, num_top)

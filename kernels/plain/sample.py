@@ -30,6 +30,26 @@ _PHILOX_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _PHILOX_WEYL = (0x9E3779B9, 0xBB67AE85)
 
 
+class SamplingRows(NamedTuple):
+    """How the token of each row is chosen.
+
+    Attributes:
+        mask_rows: `[R]` int32, rows of the mask table, -1: unmasked.
+        temperature: `[R]` fp32; 0 is argmax.
+        top_k: `[R]` integer, 0: all.
+        top_p, min_p: `[R]` fp32.
+        seeds, positions: `[R]` int64, what a row's random numbers depend on.
+    """
+
+    mask_rows: Tensor
+    temperature: Tensor
+    top_k: Tensor
+    top_p: Tensor
+    min_p: Tensor
+    seeds: Tensor
+    positions: Tensor
+
+
 class Logprobs(NamedTuple):
     """Natural-log probabilities under the softmax of the raw logits: unmasked, untempered, unedited.
 
@@ -175,36 +195,29 @@ def _first_largest(values: Tensor) -> Tensor:
 def sample(
     logits: Tensor,
     mask_table: Tensor | None,
-    mask_rows: Tensor,
-    temperature: Tensor,
-    top_k: Tensor,
-    top_p: Tensor,
-    min_p: Tensor,
-    seeds: Tensor,
-    positions: Tensor,
+    rows: SamplingRows,
     edits: LogitEdits | None = None,
     num_top: int | None = None,
 ) -> tuple[Tensor, Logprobs | None]:
     """Choose one token per row: logits `[R, V]` -> ids `[R]` int64, and their log-probabilities if num_top is given.
 
-    An id is -1 where no token is allowed (NaN never is). mask_table `[M, W]` int32 bit rows, mask_rows `[R]` int32
-    (-1: unmasked), temperature, top_p, min_p `[R]` fp32, top_k `[R]` integer, seeds, positions `[R]` int64. Temperature
-    0 is argmax, the lowest id wins ties; otherwise an exact sample of the softmax of `edited logit / temperature` over
-    the tokens that stay. A row's token depends on its own arguments only, never on the batch. num_top: how many of
-    the likeliest tokens `Logprobs` reports.
+    An id is -1 where no token is allowed (NaN never is). mask_table `[M, W]` int32 bit rows. At temperature 0 the
+    lowest id wins ties; otherwise an exact sample of the softmax of `edited logit / temperature` over the tokens that
+    stay. A row's token depends on its own arguments only, never on the batch. num_top: how many of the likeliest tokens
+    `Logprobs` reports.
     """
     vocab_size = logits.shape[1]
-    greedy = temperature <= 0
-    scores = edited(logits, edits) / torch.where(greedy, 1.0, temperature)[:, None]
-    allowed = allowed_tokens(mask_table, mask_rows, vocab_size) & ~scores.isnan()
+    greedy = rows.temperature <= 0
+    scores = edited(logits, edits) / torch.where(greedy, 1.0, rows.temperature)[:, None]
+    allowed = allowed_tokens(mask_table, rows.mask_rows, vocab_size) & ~scores.isnan()
     scores = scores.clamp(max=LARGEST).masked_fill(~allowed, -math.inf)
-    known, kept = thresholds(scores, top_k, top_p, min_p)
+    known, kept = thresholds(scores, rows.top_k, rows.top_p, rows.min_p)
     open_scores = scores.masked_fill(scores < known[:, None], -math.inf)
     token_ids = _first_largest(scores)
     is_open = ~greedy & (scores.amax(-1) > -math.inf)
     stream = 0
     while is_open.any():
-        drawn = draw(open_scores, seeds, positions, stream)
+        drawn = draw(open_scores, rows.seeds, rows.positions, stream)
         token_ids = torch.where(is_open, drawn, token_ids)
         score = scores.gather(1, token_ids[:, None])
         is_open = is_open & (score[:, 0] < kept)

@@ -29,7 +29,7 @@ from torch import Tensor
 from ..launch import most_registers
 from ..logit_edits import LogitEdits
 from ..plain import sample as reference_sample
-from ..plain.sample import Logprobs
+from ..plain.sample import Logprobs, SamplingRows
 from .logprobs import report
 from .scores import GROUP, NUM_WARPS, STEP_SIZES, TILE_GROUPS, load_scores, open_row, row_arguments, summarise
 
@@ -312,13 +312,7 @@ def choose_tokens(
 def sample(
     logits: Tensor,
     mask_table: Tensor | None,
-    mask_rows: Tensor,
-    temperature: Tensor,
-    top_k: Tensor,
-    top_p: Tensor,
-    min_p: Tensor,
-    seeds: Tensor,
-    positions: Tensor,
+    rows: SamplingRows,
     edits: LogitEdits | None = None,
     num_top: int | None = None,
 ) -> tuple[Tensor, Logprobs | None]:
@@ -326,17 +320,13 @@ def sample(
     token_ids = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
     if len(logits) == 0:
         return token_ids, None if num_top is None else report(logits, None, token_ids, num_top)
-    tensors, sizes = row_arguments(logits, mask_table, mask_rows, temperature, edits)
+    tensors, sizes = row_arguments(logits, mask_table, rows.mask_rows, rows.temperature, edits)
     scores, raw = summarise(logits, tensors, sizes, has_raw=num_top is not None)
     num_groups = scores.tops.shape[1]
     choose_tokens[(len(logits),)](
         *tensors,
         *scores,
-        top_k,
-        top_p,
-        min_p,
-        seeds,
-        positions,
+        *rows[2:],
         torch.empty_like(scores.tops, dtype=torch.int32),
         token_ids,
         *sizes,

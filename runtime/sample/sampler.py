@@ -19,7 +19,7 @@ import torch
 
 from ...errors import ConstraintTooLarge, RequestError
 from ...fsm import Cursor
-from ...kernels import LogitEdits, Logprobs, ops, send
+from ...kernels import LogitEdits, Logprobs, SamplingRows, ops, send
 from ..device import Reading, on_device
 from ..execute.batch import Batch, Extend
 from ..request import Phase, Request
@@ -335,25 +335,13 @@ class Sampler:
         for column, values, (dtype, _) in zip(packed, zip(*rows, strict=True), _COLUMN_TYPES, strict=True):
             column.view(dtype)[:num_rows] = values
         sent = send(packed, self._device)
-        index, slots, temperature, top_k, top_p, min_p, seeds, positions = (
+        index, *columns = (
             column.view(dtype)[:num_rows] for column, (_, dtype) in zip(sent, _COLUMN_TYPES, strict=True)
         )
         if num_rows != logits.shape[0]:
             logits = logits[index]
         masks = self._masks.tensor()
-        return ops.sample(
-            logits,
-            masks if len(masks) else None,
-            slots,
-            temperature,
-            top_k,
-            top_p,
-            min_p,
-            seeds,
-            positions,
-            edits,
-            num_top,
-        )
+        return ops.sample(logits, masks if len(masks) else None, SamplingRows(*columns), edits, num_top)
 
 
 def _allows(row: Row | None, token_id: int) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from phloem.kernels import LogitEdits, Logprobs, ops
+from phloem.kernels import LogitEdits, Logprobs, SamplingRows, ops
 from phloem.kernels.plain import ops as reference
 
 from . import lazy_triton as triton
@@ -32,7 +32,8 @@ class Rows:
     edits: LogitEdits | None = None
 
     def arguments(self, device: torch.device | str = "cpu") -> list[Any]:
-        return [on_device(getattr(self, name), device) for name in self.__dataclass_fields__]
+        columns = SamplingRows(*(getattr(self, name).to(device) for name in SamplingRows._fields))
+        return [self.logits.to(device), on_device(self.mask_table, device), columns, on_device(self.edits, device)]
 
     def pick(self, rows: list[int]) -> Rows:
         """The same arguments for some of the rows."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from phloem.fsm import Compiler, Constraint, Vocabulary, flatten
-from phloem.kernels import ops
+from phloem.kernels import SamplingRows, ops
 from phloem.kernels.automata import Automata, lay_out_automata
 from phloem.kernels.plain import ops as reference
 
@@ -105,8 +105,9 @@ class Decoding:
     def step(self) -> None:
         """One step; nothing in it looks at a number on the host."""
         columns = (self.temperature, self.top_k, self.top_p, self.min_p, self.seeds, self.positions)
+        rows = SamplingRows(self.mask_rows, *columns)
         logits = self.model[self.token_ids.clamp(min=0)]
-        chosen, _ = triton.sample.sample(logits, self.automata.rows, self.mask_rows, *columns)
+        chosen, _ = triton.sample.sample(logits, self.automata.rows, rows)
         triton.advance.advance_states(chosen, self.states, self.automaton_ids, self.mask_rows, self.automata)
         self.token_ids.copy_(chosen)
         self.written.index_copy_(0, self.positions[:1], chosen[None])
@@ -121,7 +122,7 @@ class Decoding:
             mask = torch.from_numpy(cursor.row().copy())[None]
             logits = self.model[token : token + 1].cpu()
             none = torch.zeros(1, dtype=torch.int32)
-            chosen, _ = reference.sample(logits, mask, none, *at, torch.tensor([position]))
+            chosen, _ = reference.sample(logits, mask, SamplingRows(none, *at, torch.tensor([position])))
             found.append(int(chosen))
             if found[-1] < 0 or not cursor.advance(found[-1]):
                 return found + [-1] * (len(self.written) - len(found))

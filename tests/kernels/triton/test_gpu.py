@@ -61,7 +61,7 @@ def test_ops_take_cuda_tensors() -> None:
     torch.testing.assert_close(ops.rms_norm(x, weight, 1e-5), reference.rms_norm(x, weight, 1e-5))
     torch.testing.assert_close(ops.gated(x), reference.gated(x))
     n, logits = 5, torch.randn(5, 50_000, device="cuda")
-    arguments = (
+    rows = ops.SamplingRows(
         torch.full((n,), -1, dtype=torch.int32, device="cuda"),
         torch.rand(n, device="cuda"),
         torch.tensor([0, 5, 0, 50, 0], device="cuda", dtype=torch.int32),
@@ -70,7 +70,7 @@ def test_ops_take_cuda_tensors() -> None:
         torch.arange(n, device="cuda"),
         torch.arange(n, device="cuda"),
     )
-    assert torch.equal(ops.sample(logits, None, *arguments)[0], reference.sample(logits, None, *arguments)[0])
+    assert torch.equal(ops.sample(logits, None, rows)[0], reference.sample(logits, None, rows)[0])
 
 
 @pytest.mark.parametrize("vocab_size", [50_257, 128_256, 262_208])
@@ -82,7 +82,7 @@ def test_sampling_of_whole_vocabularies(vocab_size: int, dtype: torch.dtype) -> 
     words = torch.randint(-(2**31), 2**31, (3, -(-vocab_size // 32)), **options).to(torch.int32)
     words[1, 10:] = 0
     row = torch.arange(n, **options)
-    arguments = [
+    rows = ops.SamplingRows(
         (row % 4 - 1).int(),
         row % 3 * 0.6,
         (row % 5 * 20).int(),
@@ -90,14 +90,15 @@ def test_sampling_of_whole_vocabularies(vocab_size: int, dtype: torch.dtype) -> 
         torch.where(row % 7 == 0, 0.05, 0.0),
         row * 77,
         row * 3,
-    ]
-    token_ids, found = ops.sample(logits, words, *arguments, num_top=8)
-    expected, exact = reference.sample(logits.cpu(), words.cpu(), *(a.cpu() for a in arguments), num_top=8)
+    )
+    token_ids, found = ops.sample(logits, words, rows, num_top=8)
+    expected, exact = reference.sample(logits.cpu(), words.cpu(), ops.SamplingRows(*(a.cpu() for a in rows)), num_top=8)
     assert torch.equal(token_ids.cpu(), expected)
     assert found is not None and exact is not None
     torch.testing.assert_close(found.top.cpu(), exact.top, atol=1e-5, rtol=1e-6)
     for r in (0, n - 1):
-        alone, own = ops.sample(logits[r : r + 1], words, *(a[r : r + 1] for a in arguments), num_top=8)
+        one = ops.SamplingRows(*(a[r : r + 1] for a in rows))
+        alone, own = ops.sample(logits[r : r + 1], words, one, num_top=8)
         assert own is not None
         assert torch.equal(alone, token_ids[r : r + 1]) and torch.equal(own.top, found.top[r : r + 1])
 

@@ -12,7 +12,6 @@ import torch
 
 from phloem.errors import ConfigError
 from phloem.kernels import KV_FORMATS
-from phloem.kernels.linear_weight import Quantise
 from phloem.runtime.capacity.plan_table import table
 from phloem.runtime.capacity.planner import plan
 from phloem.runtime.config import EngineConfig, KVType
@@ -23,7 +22,7 @@ from phloem.runtime.execute.window_kv import WindowKV
 from phloem.runtime.models import Decoder, ModelConfig, count_parameters, read_adapter
 from phloem.runtime.models.mtp import MtpDecoder
 from phloem.runtime.models.weights import TORCH_TYPES
-from phloem.runtime.number_types import KV_BITS, ROUNDED_BITS, KVNumberType, NumberType, RoundedKV
+from phloem.runtime.number_types import KV_BITS, ROUNDED_BITS, KVNumberType, RoundedKV
 
 from ..models.decoder_cases import CASES
 from ..models.decoder_shapes import DEEPSEEK
@@ -32,21 +31,23 @@ from ..models.oracle import save_random_model
 from ..models.saved_adapters import ALL, save_adapter
 
 GIB = 1 << 30
-LATENT_CASES = ["youtu", "youtu-whole-queries", "minicpm3"]
-EXPERT_CASES = ["mixtral", "qwen3-moe", "qwen3-moe-dense-layer", "deepseek-v2", "deepseek-v3"]
-RECURRENT_CASES = [
-    "lfm2",
-    "lfm2-biases-attention-last",
-    "qwen3-next",
-    "qwen3-next-attention-last-dense-layer",
-    "qwen3.5",
-]
-RECURRENT_CASES += ["granite-hybrid-experts", "qwen3.5-moe", "granite-hybrid", "granite-hybrid-groups-rope-biases"]
-RECURRENT_CASES += ["falcon-h1-no-norm-biases", "nemotron-h"]
-RECURRENT_CASES += ["mamba2-tied-biases", "jamba"]
-RECURRENT_CASES += ["lfm2-moe", "kimi-linear", "minimax"]
-EXPERT_CASES += ["ernie4.5-moe", "hunyuan-moe", "glm4.5", "minimax-m2", "granite-moe-shared"]
-EXPERT_CASES += ["qwen2-moe", "qwen2-moe-dense-layers-window", "olmoe-normalised-biases", "gpt-oss"]
+LLAMA_8B = {
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+}
+# of each kind of weights; others are in `test_ranks`
+PLAIN = ("llama-gqa", "llama-mha-tied", "llama-biases", "qwen2", "qwen3", "phi3", "gemma3", "gemma4-k-eq-v", "gpt2")
+PLAIN += ("gemma4-moe", "gemma4-small", "opt-no-biases-untied", "youtu", "youtu-whole-queries", "minicpm3")
+EXPERTS = ("mixtral", "qwen3-moe", "qwen3-moe-dense-layer", "deepseek-v2", "deepseek-v3", "ernie4.5-moe", "hunyuan-moe")
+EXPERTS += ("glm4.5", "minimax-m2", "granite-moe-shared", "qwen2-moe", "qwen2-moe-dense-layers-window", "gpt-oss")
+EXPERTS += ("olmoe-normalised-biases",)
+RECURRENT = ("lfm2", "lfm2-biases-attention-last", "lfm2-moe", "qwen3-next", "qwen3-next-attention-last-dense-layer")
+RECURRENT += ("qwen3.5", "qwen3.5-moe", "granite-hybrid", "granite-hybrid-experts", "granite-hybrid-groups-rope-biases")
+RECURRENT += ("falcon-h1-no-norm-biases", "nemotron-h", "mamba2-tied-biases", "jamba", "kimi-linear", "minimax")
 
 
 def config_only(folder: Path, **values: Any) -> ModelConfig:
@@ -58,39 +59,19 @@ def config_only(folder: Path, **values: Any) -> ModelConfig:
 
 @pytest.fixture
 def llama_8b(tmp_path: Path) -> ModelConfig:
-    return config_only(
-        tmp_path,
-        hidden_size=4096,
-        intermediate_size=14336,
-        num_hidden_layers=32,
-        num_attention_heads=32,
-        num_key_value_heads=8,
-        vocab_size=128256,
-    )
+    return config_only(tmp_path, **LLAMA_8B)
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        *("llama-gqa", "llama-mha-tied", "llama-biases", "qwen2", "qwen3", "phi3", "gemma3", "gemma4-k-eq-v", "gpt2"),
-        *("gemma4-moe", "gemma4-small"),
-        "opt-no-biases-untied",
-        *LATENT_CASES,
-        *EXPERT_CASES,
-        *RECURRENT_CASES,
-    ],
-)
+@pytest.mark.parametrize("case", [*PLAIN, *EXPERTS, *RECURRENT])
 def test_weight_bytes_are_what_loading_takes(tmp_path: Path, case: str) -> None:
     save_random_model(tmp_path, *CASES[case])
-    names: tuple[NumberType, ...] = ("float32", "bfloat16")
-    for name in names:
+    for name in ("float32", "bfloat16"):
         decoder = Decoder.from_folder(tmp_path, dtype=TORCH_TYPES[name])
         capacity = plan(decoder.config, pool_bytes=1 << 20, weight_dtype=name, on_cpu=True)
         assert capacity.weight_bytes == decoder.num_weight_bytes
     decoder = Decoder.from_folder(tmp_path, dtype=torch.float32)
     assert plan(decoder.config, pool_bytes=1 << 20, on_cpu=True).weight_bytes == decoder.num_weight_bytes
-    roundings: tuple[Quantise, ...] = ("int8", "int4")
-    for quantise in roundings:
+    for quantise in ("int8", "int4"):
         decoder = Decoder.from_folder(tmp_path, dtype=torch.float32, quantise=quantise)
         assert plan(decoder.config, pool_bytes=1 << 20, quantise=quantise).weight_bytes == decoder.num_weight_bytes
 
@@ -139,15 +120,8 @@ def test_an_8b_model_from_its_config_alone(llama_8b: ModelConfig) -> None:
 
 
 def test_a_70b_model_does_not_fit_80_gib_and_the_table_says_so(tmp_path: Path) -> None:
-    config = config_only(
-        tmp_path,
-        hidden_size=8192,
-        intermediate_size=28672,
-        num_hidden_layers=80,
-        num_attention_heads=64,
-        num_key_value_heads=8,
-        vocab_size=128256,
-    )
+    sizes = {"hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80, "num_attention_heads": 64}
+    config = config_only(tmp_path, **{**LLAMA_8B, **sizes})
     capacity = plan(config, device_memory_bytes=80 * GIB)
     assert capacity.num_parameters == 70_553_706_496
     assert capacity.num_blocks == 0

@@ -15,21 +15,13 @@ from phloem.runtime.models import Decoder, ModelConfig
 
 from ..models.decoder_cases import CASES
 from ..models.oracle import save_random_model
-from .test_planner import config_only
+from .test_planner import LLAMA_8B, config_only
 
 H100 = DEVICES["h100"]
 
 
 def test_llama_8b_on_an_h100_by_hand(tmp_path: Path) -> None:
-    config = config_only(
-        tmp_path,
-        hidden_size=4096,
-        intermediate_size=14336,
-        num_hidden_layers=32,
-        num_attention_heads=32,
-        num_key_value_heads=8,
-        vocab_size=128256,
-    )
+    config = config_only(tmp_path, **LLAMA_8B)
     capacity = plan(config, device_memory_bytes=H100.memory_bytes)
     speed = estimate(config, capacity, H100, context_len=4096, num_requests=[1, 64, 4096])
     few, some, many = speed.steps

@@ -9,7 +9,8 @@ import json
 from pathlib import Path
 
 import tokenizers
-from tokenizers import decoders, models, pre_tokenizers, trainers
+
+from .trained import byte_level, cut_by
 
 # as published with tiktoken (MIT licence), `o200k_base`
 PATTERN = "|".join(
@@ -59,17 +60,7 @@ TEMPLATE = """\
 
 def harmony_folder(folder: Path) -> Path:
     """Writes `tokenizer.json`, `tokenizer_config.json`, `generation_config.json` and the template."""
-    tokenizer = tokenizers.Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(tokenizers.Regex(PATTERN), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=600, initial_alphabet=alphabet, show_progress=False)
-    tokenizer.train_from_iterator(CORPUS, trainer)
+    tokenizer = byte_level(CORPUS, cut_by(PATTERN))
     tokenizer.add_special_tokens([tokenizers.AddedToken(text, special=True, normalized=False) for text in SPECIALS])
     tokenizer.save(str(folder / "tokenizer.json"))
     names = {"bos_token": "<|startoftext|>", "eos_token": "<|return|>", "pad_token": "<|endoftext|>"}

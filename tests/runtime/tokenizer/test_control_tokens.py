@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from functools import cache
 from pathlib import Path
@@ -10,11 +9,10 @@ from typing import Any
 
 import gguf
 import pytest
-import sentencepiece
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import AddedToken, normalizers, pre_tokenizers
 
 from phloem.runtime.cache.reply_memory import ReplyMemory
 from phloem.runtime.program.chat_format import ChatFormat
@@ -26,6 +24,7 @@ from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
 from .test_gguf_tokenizer import write_byte_level
 from .test_tokenizer import CORPUS
+from .trained import byte_level, sentencepiece_model
 
 
 def _loop(begin: str, end: str, prompt: str) -> str:
@@ -107,13 +106,7 @@ FILES = ["special", "not special", "not special, normalised", "sentencepiece", "
 
 
 def _byte_level(texts: list[str], kind: str) -> tokenizers.Tokenizer:
-    made = tokenizers.Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.ByteLevel(add_prefix_space=False)])
-    made.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    made.train_from_iterator(
-        CORPUS, trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, show_progress=False)
-    )
+    made = byte_level(CORPUS, [pre_tokenizers.ByteLevel(add_prefix_space=False)], vocab_size=400)
     made.add_special_tokens(["<|begin|>"])
     is_normalised = kind == "not special, normalised"
     if is_normalised:
@@ -133,19 +126,13 @@ def load(shape: str, kind: str, folder: Path) -> Tokenizer:
         write_byte_level(folder / "a.gguf", _byte_level(texts, kind), "gpt-2", chat_template=source)
         return Tokenizer.from_folder(folder / "a.gguf")
     if kind.startswith("sentencepiece"):
-        target = io.BytesIO()
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(CORPUS),
-            model_writer=target,
-            model_type="bpe",
+        content = sentencepiece_model(
+            CORPUS,
             vocab_size=440,
-            byte_fallback=True,
             normalization_rule_name="nmt_nfkc" if "normalised" in kind else "identity",
-            remove_extra_whitespaces=False,
-            minloglevel=2,
             user_defined_symbols=[text.replace(" ", "▁") for text in texts] + ["<plain>"],
         )
-        (folder / "tokenizer.model").write_bytes(target.getvalue())
+        (folder / "tokenizer.model").write_bytes(content)
     else:
         _byte_level(texts, kind).save(str(folder / "tokenizer.json"))
     (folder / "chat_template.jinja").write_text(source)

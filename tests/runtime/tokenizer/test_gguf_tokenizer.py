@@ -29,6 +29,7 @@ from phloem.runtime.tokenizer.tokenizer_json import TokenizerJson
 from ..models.gguf_files import add_pieces, finish
 from .harmony import CORPUS
 from .harmony import PATTERN as O200K
+from .trained import byte_level, cut_by
 
 # Llama 3's, and Mistral's tekken: as Qwen's and as o200k, but for digits and contractions
 LLAMA_3 = PRETOKENIZE_REGEX.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
@@ -61,24 +62,25 @@ TEXTS = st.lists(
 def original(name: str) -> tokenizers.Tokenizer:
     """A small tokenizer as the checkpoint's own `tokenizer.json` would describe it."""
     cut = CUTS[name]
-    made = tokenizers.Tokenizer(models.BPE(ignore_merges=cut.ignores_merges))
     if cut.single_digits:
         parts: list[Any] = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(False)]
     elif name == "gpt-2":
         parts = [pre_tokenizers.ByteLevel(False)]
     else:
-        splits = [pre_tokenizers.Split(tokenizers.Regex(one), "isolated") for one in (*cut.first, cut.pattern)]
-        parts = [*splits, pre_tokenizers.ByteLevel(False, use_regex=False)]
-    if cut.is_normalised:
-        made.normalizer = normalizers.NFC()
-    made.pre_tokenizer = pre_tokenizers.Sequence(parts)
-    made.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=600, initial_alphabet=alphabet, show_progress=False)
-    made.train_from_iterator([*CORPUS, "1234567 HTTPServer don't ///\n"], trainer)
+        parts = cut_by(*cut.first, cut.pattern)
+    corpus = [*CORPUS, "1234567 HTTPServer don't ///\n"]
+    normaliser = normalizers.NFC() if cut.is_normalised else None
+    made = byte_level(corpus, parts, normaliser, ignore_merges=cut.ignores_merges)
     made.add_special_tokens(SPECIALS)
     made.add_tokens([tokenizers.AddedToken("<tool>", normalized=False)])
     return made
+
+
+def close(writer: gguf.GGUFWriter) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def write_byte_level(path: Path, made: tokenizers.Tokenizer, name: str, **keys: Any) -> None:

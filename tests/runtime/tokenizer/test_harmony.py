@@ -45,7 +45,7 @@ def tokenizer(folder: Path) -> Tokenizer:
 @lru_cache(maxsize=1)
 def tiktoken_of(folder: Path) -> Any:
     """tiktoken's encoder over the same vocabulary: its own engine for patterns, its own merging by rank."""
-    backend = TokenizerJson(read_json_object(folder / "tokenizer.json"), folder / "tokenizer.json")
+    backend = _backend(folder)
     ranks = {token: index for index, token in enumerate(backend.token_bytes) if token}
     return tiktoken.Encoding("small", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens=backend.special_ids)
 

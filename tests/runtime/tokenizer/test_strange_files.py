@@ -1,4 +1,5 @@
-"""A `tokenizer.json` that is none loads or is refused with its name, whatever is wrong with it."""
+"""A `tokenizer.json` that is none loads or is refused with its name, whatever is wrong with it; and texts over which
+the `tokenizers` library panics are an error of the request, not of the process."""
 
 from __future__ import annotations
 
@@ -117,6 +118,24 @@ def test_whatever_is_changed_in_a_file_it_loads_or_is_refused_with_its_name(seed
             assert str(error).startswith("F: ")
             num_refused += 1
     assert num_refused > 30
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        TokenizerJson.encode_inside,
+        TokenizerJson.encode_at_start,
+        lambda tokenizer, text: tokenizer.encode_template(text, at_start=True),
+        TokenizerJson.pieces,
+    ],
+)
+def test_a_panic_over_a_text_is_an_error_of_the_request(read: Callable[[TokenizerJson, str], object]) -> None:
+    spec = byte_level()
+    spec["pre_tokenizer"]["pretokenizers"] = [{**SPLIT, "pattern": ENDLESS}, {**LEVEL, "use_regex": False}]
+    tokenizer = TokenizerJson(spec, "tokenizer.json")
+    with pytest.raises(RequestError, match=r"cannot read .*retry-limit.*send another one"):
+        read(tokenizer, "a" * 60 + "c")
+    assert read(tokenizer, "b")
 
 
 def test_a_mark_that_the_tokenizer_cannot_read_is_no_token_of_it(tmp_path: Path) -> None:

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 import tiktoken
-import tokenizers
 from hypothesis import given, settings
-from tokenizers import models, pre_tokenizers, trainers
 
 from phloem.errors import ModelError
 from phloem.runtime.tokenizer.tekken import SPECIAL
@@ -21,19 +19,14 @@ from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
 from .harmony import CORPUS
 from .test_gguf_tokenizer import TEKKEN, TEXTS
+from .trained import byte_level, cut_by
 
 NUM_SPECIAL = 30
 
 
 def strings() -> list[bytes]:
     """All bytes, and what a small BPE merges of them, in its order."""
-    made = tokenizers.Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(tokenizers.Regex(TEKKEN), "isolated"), pre_tokenizers.ByteLevel(False, use_regex=False)]
-    )
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=600, initial_alphabet=alphabet, show_progress=False)
-    made.train_from_iterator([*CORPUS, "1234567 HTTPServer don't ///\n"], trainer)
+    made = byte_level([*CORPUS, "1234567 HTTPServer don't ///\n"], cut_by(TEKKEN))
     spelt = byte_alphabet()
     by_id = {index: bytes(spelt[one] for one in text) for text, index in made.get_vocab().items()}
     return [by_id[index] for index in range(len(by_id))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,8 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from phloem.errors import ModelError, RequestError
 from phloem.runtime.tokenizer.tokenizer import Tokenizer
 
+from .trained import sentencepiece_model
+
 CORPUS = [
     "The quick brown fox jumps over the lazy dog.",
     "Invoice 1042 from Mirenko Ltd: 3 jackets, 249.90 EUR, due 2024-05-17.",
@@ -30,21 +31,15 @@ SPECIALS = ["<|im_start|>", "<|im_end|>"]
 
 def sentencepiece_folder(folder: Path, *, dummy_prefix: bool, user_defined: bool) -> Path:
     """tokenizer.model with control tokens, as control pieces or as the user-defined ones that text can match."""
-    target = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(CORPUS),
-        model_writer=target,
-        model_type="bpe",
+    content = sentencepiece_model(
+        CORPUS,
         vocab_size=420,
-        byte_fallback=True,
         split_digits=True,
         add_dummy_prefix=dummy_prefix,
-        remove_extra_whitespaces=False,
         normalization_rule_name="identity",
-        minloglevel=2,
         **{"user_defined_symbols" if user_defined else "control_symbols": SPECIALS},
     )
-    (folder / "tokenizer.model").write_bytes(target.getvalue())
+    (folder / "tokenizer.model").write_bytes(content)
     return folder
 
 
