@@ -232,15 +232,6 @@ def test_where_prompts_part_and_before_the_last_token_of_one_a_request_resumes()
     assert runs.run(list(range(300, 309)), 4) == 8
 
 
-def test_what_nothing_asks_for_goes_in_the_end() -> None:
-    """However long it was: the floor rises with each eviction."""
-    runs = Runs(4)
-    runs.run(range(80), 4)
-    for number in range(1, 20):
-        runs.run([200 + 10 * number + token for token in range(8)], 4)
-    assert runs.run([*range(80), *range(1000, 1004), 7]) == 0
-
-
 def test_a_probe_leaves_no_trace() -> None:
     runs = Runs(4)
     runs.run(range(8), 4)

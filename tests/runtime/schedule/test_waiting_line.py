@@ -146,24 +146,6 @@ def test_without_a_set_bound_it_is_256_or_as_many_as_have_waited_since_the_oldes
     assert worst > 400  # the long line lets more pass than the short one would
 
 
-@given(st.lists(TOKENS, max_size=12), st.lists(TOKENS, max_size=4))
-def test_those_who_arrived_together_go_in_the_order_of_their_tokens_whatever_the_bound(
-    first: list[list[int]], later: list[list[int]]
-) -> None:
-    waiting_line = line(max_overtakes=0)
-    for ticket, token_ids in enumerate(first):
-        waiting_line.add(request(ticket, token_ids))
-    waiting_line.begin_step()
-    for ticket, token_ids in enumerate(later, len(first)):
-        waiting_line.add(request(ticket, token_ids))
-    order = []
-    while len(waiting_line):
-        entry = next(waiting_line.in_order())
-        waiting_line.admit(entry.request, entry.key)
-        order.append(list(entry.request.token_ids))
-    assert order[: len(first)] == sorted(first, key=pack)
-
-
 @given(st.lists(st.tuples(TOKENS, st.integers(0, 1), st.sampled_from(["", "b"])), max_size=8), TOKENS)
 def test_what_is_needed_of_a_prefix_is_what_the_closest_of_all_begins_with(
     traffic: list[tuple[list[int], int, str]], token_ids: list[int]
