@@ -1,4 +1,4 @@
-"""Conditions on keys with constants: decided without a case for each, and meaning what they mean."""
+"""Conditions that are decided without a case for each; what they mean: `test_factoring`."""
 
 from __future__ import annotations
 
@@ -13,68 +13,6 @@ from phloem.fsm import Compiler
 
 from ..vocabularies import BYTES
 from .walks import num_judged_alike
-
-KINDS: tuple[Any, ...] = ("a", "b", "c", 1, None)
-ABSENT = object()
-
-
-def objects() -> list[dict[str, Any]]:
-    """All objects of few keys and values."""
-    found = []
-    for kind, size, first, second in itertools.product((ABSENT, *KINDS), (ABSENT, "a", 1), (ABSENT, 0), (ABSENT, "x")):
-        values = {"kind": kind, "size": size, "f": first, "g": second}
-        found.append({key: value for key, value in values.items() if value is not ABSENT})
-    return found
-
-
-def schemas(num_schemas: int, seed: int) -> list[dict[str, Any]]:
-    """Objects with a kind, a size, and conditions on them, some within `not`, `anyOf` and `oneOf`."""
-    rng = random.Random(seed)
-
-    def condition() -> dict[str, Any]:
-        key = rng.choice(("kind", "kind", "size"))
-        value = rng.choice(({"const": rng.choice(KINDS)}, {"enum": rng.sample(KINDS, 2)}, {"type": "string"}))
-        asked: dict[str, Any] = {"properties": {key: value}}
-        if rng.random() < 0.4:
-            asked["required"] = [rng.choice((key, "f"))]
-        return asked
-
-    def consequence() -> Any:
-        return rng.choice(
-            (
-                {"required": [rng.choice("fg")]},
-                {"properties": {rng.choice("fg"): False}},
-                {"properties": {"f": {"minimum": rng.randint(0, 1)}}, "required": ["f"]},
-                condition(),
-                False,
-            )
-        )
-
-    def part() -> dict[str, Any]:
-        kind = rng.randrange(6)
-        if kind < 3:
-            found = {"if": condition(), "then": consequence()}
-            return {**found, "else": consequence()} if rng.random() < 0.3 else found
-        if kind == 3:
-            return {"not": {**condition(), **rng.choice(({}, {"required": ["kind", "g"]}))}}
-        return {rng.choice(("anyOf", "oneOf")): [{**condition(), **consequence_of_object()} for _ in range(3)]}
-
-    def consequence_of_object() -> dict[str, Any]:
-        return rng.choice(({}, {"required": ["kind"]}, {"required": ["f"]}))
-
-    found = []
-    for _ in range(num_schemas):
-        schema: dict[str, Any] = {"type": "object", "allOf": [part() for _ in range(rng.randint(1, 5))]}
-        if rng.random() < 0.8:
-            schema["properties"] = {"kind": {"enum": rng.sample(KINDS, rng.randint(1, 4))}}
-        schema["required"] = rng.choice((["kind"], ["kind", "size"], []))
-        found.append(schema)
-    return found
-
-
-def test_conditions_on_constants_allow_the_objects_that_a_validator_allows() -> None:
-    universe = objects()
-    assert sum(num_judged_alike(schema, universe, "any") is not None for schema in schemas(120, seed=5)) > 80
 
 
 def test_a_hundred_conditions_on_one_key_are_no_more_cases_than_constants() -> None:
