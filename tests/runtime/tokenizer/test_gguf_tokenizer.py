@@ -76,13 +76,6 @@ def original(name: str) -> tokenizers.Tokenizer:
     return made
 
 
-def close(writer: gguf.GGUFWriter) -> None:
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
 def write_byte_level(path: Path, made: tokenizers.Tokenizer, name: str, **keys: Any) -> None:
     spec = json.loads(made.to_str())
     by_id = {index: text for text, index in made.get_vocab(with_added_tokens=True).items()}
