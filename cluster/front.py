@@ -73,7 +73,9 @@ def engine_without_weights(config: EngineConfig) -> Engine:
         kv_events_config=None,
         role="both",
     )
-    return Engine.from_loaded(small, loaded)
+    engine = Engine.from_loaded(small, loaded)
+    engine.request_factory.pool_len = engine.max_model_len  # what a pool holds the replicas know
+    return engine
 
 
 def make_app(settings: dict[str, Any], server: ServerSettings, handle: Any, prefill: Any = None) -> Application:
