@@ -49,7 +49,6 @@ from ..runtime.server.test_openai_client import (  # noqa: F401
     test_a_prompt_formatted_by_hand_is_read_with_its_special_tokens,
     test_a_required_tool_is_called_with_valid_arguments,
     test_a_stop_string_may_stay_in_the_text,
-    test_a_stream_says_the_same_as_an_answer,
     test_an_agents_loop_goes_on_after_its_call,
     test_an_answer_parses_into_a_pydantic_class,
     test_echo_scores_a_prompt_as_the_engine_does,

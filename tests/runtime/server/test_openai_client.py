@@ -41,18 +41,6 @@ def test_a_chat_answers_as_the_engine_does(served: Served, openai_client: OpenAI
     assert answer.usage.completion_tokens == expected.usage.completion_tokens
 
 
-def test_a_stream_says_the_same_as_an_answer(openai_client: OpenAI) -> None:
-    ask = {"model": "nano", "messages": HELLO, "temperature": 0, "max_tokens": 20}
-    whole = openai_client.chat.completions.create(**ask)
-    with openai_client.chat.completions.create(**ask, stream=True, stream_options={"include_usage": True}) as stream:
-        chunks = list(stream)
-    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
-    assert text == whole.choices[0].message.content
-    assert chunks[-1].usage is not None and whole.usage is not None
-    assert chunks[-1].usage.completion_tokens == whole.usage.completion_tokens
-    assert chunks[-1].usage.prompt_tokens_details.cached_tokens > 0
-
-
 def test_the_cache_explains_itself_on_request(openai_client: OpenAI) -> None:
     ask = {"model": "nano", "max_tokens": 1, "temperature": 0}
     explain = {"extra_body": {"explain_cache": True, "cache_salt": "explained"}}
