@@ -147,12 +147,8 @@ def test_a_list_of_grammars_is_left_off_before_each() -> None:
 
 def test_names_that_a_key_needs_are_left_off_where_they_are() -> None:
     schema = {"dependentRequired": {"a": [f"k{n}" for n in range(300)]}}
-    places = set()
-    for num_questions in range(1, 10):
-        with pytest.raises(ConstraintTooLarge) as caught:
-            schema_to_grammar(schema, compile_time=after(num_questions))
-        places.add(caught.value.pointer)
-    assert "/dependentRequired" in places
+    errors = left_off(lambda time: schema_to_grammar(schema, compile_time=time), range(1, 10))
+    assert len(errors) == 9 and "/dependentRequired" in {error.pointer for error in errors}
 
 
 MISSING = tuple(
@@ -183,17 +179,14 @@ def test_a_description_of_tags_is_left_off_wherever_it_is() -> None:
     assert any("grammar, rule r4" in place or "/format/elements/1/grammar" in place for place in places)
 
 
-@pytest.mark.parametrize("kind", ["grammar", "structural_tag"])
-def test_the_limit_of_a_compiler_is_that_of_every_front_end(kind: str) -> None:
-    source: Any = {"grammar": EBNF, "structural_tag": TAGS}[kind]
+@pytest.mark.parametrize(("kind", "source"), [("json_schema", SCHEMA), ("grammar", EBNF), ("structural_tag", TAGS)])
+def test_the_limit_of_a_compiler_is_that_of_every_front_end(kind: str, source: Any) -> None:
     compile_it = getattr(Compiler(BYTES, limits=Limits(max_compile_seconds=1e-9)), kind)
     with pytest.raises(ConstraintTooLarge, match="raise max_compile_seconds"):
         compile_it(source)
 
 
-def test_the_time_of_a_compiler_can_be_set() -> None:
-    with pytest.raises(ConstraintTooLarge, match="raise max_compile_seconds"):
-        Compiler(BYTES, limits=Limits(max_compile_seconds=1e-9)).json_schema(SCHEMA)
+def test_the_time_of_a_compiler_may_be_without_end() -> None:
     assert Compiler(BYTES, limits=Limits(max_compile_seconds=None)).json_schema(SCHEMA)
 
 

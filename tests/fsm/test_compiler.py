@@ -88,14 +88,6 @@ def test_the_cache_is_bounded_in_bytes() -> None:
     assert compiler.num_cached_bytes <= 3 << 20
 
 
-def test_a_dropped_constraint_lives_on_in_its_cursor() -> None:
-    compiler = Compiler(BYTES, max_cached_bytes=1 << 20)
-    cursor = compiler.regex("a{100}").cursor()
-    for number in range(100):
-        compiler.regex(f"x{number}")
-    assert all(cursor.advance(ord("a")) for _ in range(100)) and cursor.is_accepting
-
-
 def test_dropped_constraints_are_freed_unless_a_cursor_is_in_use() -> None:
     """Neither rows nor drafts nor text automata that are kept hold on to a constraint, nor do other cursors."""
     compiler = Compiler(mixed_vocabulary(300, seed=2), max_cached_bytes=2 << 20)
@@ -168,32 +160,6 @@ def test_threads_share_a_compiler() -> None:
         found = list(pool.map(rows, patterns))
     for pattern, row in zip(patterns, found, strict=True):
         assert row.startswith(alone.regex(pattern).cursor().row().tobytes())
-
-
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        "(.{1,1000}){1,1000}",
-        "[ab]*a[ab]{30}",
-        "a{1000000}",
-        "(a+)+b",
-        "(a|a)*",
-        "((((a{1,9}){1,9}){1,9}){1,9}){1,9}",
-        "(a*)*",
-    ],
-)
-def test_exploding_patterns_are_unfolded_as_far_as_the_text_goes(pattern: str) -> None:
-    cursor = Compiler(BYTES).regex(pattern).cursor()
-    for _ in range(20):
-        assert cursor.row().any() and cursor.advance(ord("a"))
-
-
-def test_a_constraint_that_grows_too_large_says_so() -> None:
-    compiler = Compiler(BYTES, limits=Limits(max_automaton_bytes=1 << 20))
-    cursor = compiler.regex("(a|b){0,1000000}c(.{1,1000}){1,1000}").cursor()
-    with pytest.raises(errors.ConstraintTooLarge):
-        for _ in range(200_000):
-            assert cursor.advance(ord("a"))
 
 
 def test_vocabularies_without_an_end_are_refused() -> None:

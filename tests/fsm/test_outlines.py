@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
 import outlines_core
 import pytest
 
 from phloem.fsm import Compiler, Cursor, Vocabulary
+
+from .vocabularies import allowed_ids
 
 PIECES = [
     "12", "2024", "-0", ".5", "ab", "aab", "abc", "the", "  ", " the", "xx", "xxx", "a@b", ".com", "com", "::", "AF",
@@ -66,7 +67,7 @@ def differences(pattern: str) -> list[tuple[Cursor, bytes, set[int], set[int]]]:
     seen = {(start.state, index.get_initial_state())}
     while pending:
         cursor, state, text = pending.pop()
-        ours = set(allowed(cursor))
+        ours = set(allowed_ids(cursor.row()))
         theirs = set(index.get_allowed_tokens(state) or [])
         theirs.discard(EOS)
         if index.is_final_state(state):
@@ -88,11 +89,6 @@ def token_ids() -> dict[bytes, list[int]]:
     return {token: [i for i, other in enumerate(TOKENS) if other == token] for token in TOKENS if token}
 
 
-def allowed(cursor: Cursor) -> list[int]:
-    ids: list[int] = np.flatnonzero(np.unpackbits(cursor.row().view(np.uint8), bitorder="little")).tolist()
-    return ids
-
-
 def completed(cursor: Cursor, text: bytes, token_id: int) -> bytes:
     """A whole text that begins with the text and the token."""
     cursor = cursor.fork()
@@ -107,7 +103,7 @@ def completed(cursor: Cursor, text: bytes, token_id: int) -> bytes:
             assert after.advance(other)
             return after.min_tokens_to_accept()
 
-        token_id = min((other for other in allowed(cursor) if other < 256), key=cost)
+        token_id = min((other for other in allowed_ids(cursor.row()) if other < 256), key=cost)
     return text
 
 

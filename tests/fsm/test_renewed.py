@@ -65,24 +65,6 @@ def test_a_text_goes_on_in_another_automaton_as_it_would_have_in_the_first(name:
     assert np.array_equal(ahead.row(), model.row())
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
-def test_requests_one_after_another_end_well_within_their_budgets(name: str) -> None:
-    schema = SCHEMAS[name]
-    compiler, constraint = compiled(schema, ROOM)
-    for seed in range(6):
-        rng = random.Random(seed)
-        max_tokens = constraint.min_tokens() + rng.choice((0, 1, 5, 60))
-        cursor, text = constraint.cursor(), b""
-        for used in range(max_tokens):
-            token_id = rng.choice(allowed_ids(cursor.row_within(max_tokens - used)))
-            assert cursor.advance(token_id)
-            text += VOCABULARY.tokens[token_id]
-        assert cursor.is_accepting
-        Draft202012Validator(schema).validate(json.loads(text))
-    assert constraint.renewed() is not constraint
-    assert compiler.json_schema(schema, key_order="any") is constraint.renewed()
-
-
 # ---------------------------------------------------------------- what others do
 
 WORDS: dict[str, Any] = SCHEMAS | {

@@ -185,16 +185,7 @@ class Refusal(Exception):
     pass
 
 
-def refuse(*_: object) -> int:
-    raise Refusal
-
-
 def test_a_callback_may_raise_and_the_tree_stays_sound() -> None:
-    tree = RadixTree(1, policy="cost", block_cost=refuse)
-    with pytest.raises(Refusal):
-        tree.insert(pack([1, 2]), [5, 6], "")
-    tree.audit()
-    assert (tree.num_cached_blocks, tree.statistics.num_namespaces) == (0, 0)
     tree = make_tree(([1, 2], [5, 6]), ([1, 3], [5, 7]), ([4], [8]))
     needs = iter([1, 1, None])
 

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from phloem.errors import ConstraintError
 from phloem.fsm import Compiler, Constraint, Vocabulary
+from phloem.fsm.network.expression import Expression, Grammar
 
+from ..automaton.test_automaton import RULES, expressions
 from ..vocabularies import BYTES, allowed_ids
 
 EVERY_BYTE = Compiler(BYTES)
@@ -166,6 +168,16 @@ def without(missing: bytes, *others: bytes) -> Vocabulary:
     """All bytes but some, and other tokens."""
     tokens = [bytes((byte,)) for byte in range(256) if byte not in missing]
     return Vocabulary([*tokens, *others, b""], [len(tokens) + len(others)])
+
+
+SPARSE = without(b"c\xff", b"ab", b"bc", b"xy", b"xyx", b"!x", "é".encode(), b"cc", b"bcd")
+
+
+@settings(deadline=None, max_examples=120)
+@given(expressions, st.randoms(use_true_random=False))
+def test_every_walk_under_an_expression_ends(expression: Expression, rng: random.Random) -> None:
+    grammar = Grammar({**RULES, "start": expression}, "start")
+    check(lambda compiler: compiler.from_grammar(grammar), SPARSE, rng)
 
 
 RARE = bytes((0xC0, 0xC1, 0xF1, 0xF2, *range(0xF5, 0x100), 0x04, 0x06, 0x13, 0x14, 0x16, 0x1D))

@@ -262,25 +262,3 @@ def test_every_budget_from_the_minimum_on_suffices(slack: int) -> None:
     for seed in range(20):
         text, complete = random_walk(constraint, random.Random(seed), minimum + slack)
         assert complete and text.startswith(b"{") and text.endswith(b"}")
-
-
-def test_cursors_fork_and_roll_back_inside_a_key_and_inside_a_member() -> None:
-    vocabulary = small_vocabulary(PIECES)
-    constraint = Compiler(vocabulary).from_grammar(Grammar({"s": OPEN_OBJECT}, "s"))
-
-    def take(cursor: object, text: bytes) -> None:
-        for byte in text:
-            assert cursor.advance(byte), text  # type: ignore[attr-defined]  # a token per byte
-
-    cursor = constraint.cursor()
-    take(cursor, b'{"na')
-    inside = cursor.row().copy()
-    other = cursor.fork()
-    take(cursor, b'me":"x","id":"aa"')
-    take(other, b'mes":null,"nam')
-    assert cursor.advance(ord("}")) and not other.advance(ord("s"))
-    take(other, b'e":"","id":"aa"}')
-    assert other.is_accepting and cursor.is_accepting
-    cursor.rollback(cursor.num_consumed - 4)
-    assert np.array_equal(cursor.row(), inside)
-    take(cursor, b'mes":null')

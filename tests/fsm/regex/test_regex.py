@@ -9,8 +9,6 @@ import warnings
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from phloem.errors import ConstraintTooLarge, InvalidRegex
 from phloem.fsm.regex.regex import regex_to_dfa
@@ -58,26 +56,6 @@ def test_agrees_with_re(pattern: str) -> None:
 def test_multiline_dollar_is_the_end_of_a_line() -> None:
     dfa = regex_to_dfa("(?m)a$\n^b", dialect="python")
     assert dfa.accepts("a\nb") and not dfa.accepts("ab")
-
-
-atoms = st.sampled_from(["a", "b", "c", ".", "[ab]", "[^a]", "\\w", "\\d", "é", "\\b", "^", "$", "(?=a)", "(?!b)"])
-trees = st.recursive(
-    atoms,
-    lambda inner: st.one_of(
-        st.lists(inner, min_size=1, max_size=3).map("".join),
-        st.lists(inner, min_size=1, max_size=3).map(lambda options: f"(?:{'|'.join(options)})"),
-        st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "{0,2}", "{1,}", "*?"])).map(
-            lambda p: f"(?:{p[0]}){p[1]}"
-        ),
-    ),
-    max_leaves=8,
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(trees, st.integers(0, 10**6))
-def test_generated_patterns_agree_with_re(pattern: str, seed: int) -> None:
-    agrees(pattern, probes(seed, 40))
 
 
 @pytest.mark.parametrize("name", ["Lu", "L", "Nd", "P", "Zs", "Cn", "Uppercase_Letter", "gc=Sm"])

@@ -120,7 +120,7 @@ def agree(ours: str, whole: Any, somewhere: Any, seed: int) -> None:
         assert somewhere is None or contains.accepts(text) == bool(somewhere(text)), text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=450, deadline=None)
 @given(flags, patterns, st.integers(0, 2**16))
 @example("", ("(?a:\\W)", "(?a:\\W)"), 0)
 def test_random_patterns_mean_what_they_mean_in_re(flag: str, pattern: Pattern, seed: int) -> None:

@@ -121,9 +121,12 @@ def test_tokens_can_be_dispatched_on_and_stand_alone() -> None:
             "/format/tags/0/begin/type",
         ),
         ({"tags": [{"begin": "<call>", "content": {"type": "any_text"}, "end": ""}]}, "/format/tags/0/begin"),
+        ({"type": "any_tokens", "max_tokens": 4}, "/format/max_tokens"),
+        ({"type": "any_tokens", "exclude_tokens": ["<call>", "a"]}, "/format/exclude_tokens/1"),
+        ({"type": "exclude_token", "exclude_tokens": ["<call>"]}, "/format/type"),
     ],
 )
-def test_a_token_that_cannot_be_named_is_refused_at_its_place(change: dict[str, Any], pointer: str) -> None:
+def test_what_cannot_be_a_token_or_counts_tokens_is_refused_at_its_place(change: dict[str, Any], pointer: str) -> None:
     with pytest.raises(InvalidStructuralTag) as caught:
         Compiler(MARKED).structural_tag({"format": {**TOKEN_CALLS, **change}})
     assert caught.value.pointer == pointer
@@ -140,17 +143,3 @@ def test_any_tokens_are_text_without_special_tokens() -> None:
     constraint = Compiler(MARKED).structural_tag({"format": form})
     assert takes(constraint, (ord("a"), ord("<"), DONE)) and takes(constraint, (DONE,))
     assert not takes(constraint, (ord("a"), CALL, DONE)) and not takes(constraint, (ord("a"),))
-
-
-@pytest.mark.parametrize(
-    ("form", "pointer"),
-    [
-        ({"type": "any_tokens", "max_tokens": 4}, "/format/max_tokens"),
-        ({"type": "any_tokens", "exclude_tokens": ["<call>", "a"]}, "/format/exclude_tokens/1"),
-        ({"type": "exclude_token", "exclude_tokens": ["<call>"]}, "/format/type"),
-    ],
-)
-def test_what_counts_tokens_is_refused_at_its_place(form: dict[str, Any], pointer: str) -> None:
-    with pytest.raises(InvalidStructuralTag) as caught:
-        Compiler(MARKED).structural_tag({"format": form})
-    assert caught.value.pointer == pointer

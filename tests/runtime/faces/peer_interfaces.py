@@ -20,6 +20,13 @@ from typing import Any
 
 import torch
 
+import phloem as ph
+from phloem.runtime.models import resolve_model
+
+TOKENIZER = SimpleNamespace(eos_token_id=2, vocab_file=str(resolve_model("nano") / "tokenizer.model"))
+SIZE = ph.Vocabulary.from_transformers(TOKENIZER).size + 7  # logits may be wider than there are tokens
+VOCABULARY = ph.Vocabulary.from_transformers(TOKENIZER, size=SIZE)
+
 Interface = Mapping[str, str]
 
 OUTLINES_BACKEND: Interface = {

@@ -15,15 +15,12 @@ import torch
 
 import phloem as ph
 from phloem.fsm import Constraint
-from phloem.runtime.models import resolve_model
 
+from ...fsm.vocabularies import allowed_ids
 from ..schemas import random_schemas
-from .peer_interfaces import SGLANG_BACKEND, SGLANG_GRAMMAR, interface_of, peer
+from .peer_interfaces import SGLANG_BACKEND, SGLANG_GRAMMAR, SIZE, TOKENIZER, VOCABULARY, interface_of, peer
 
-NANO = resolve_model("nano")
-TOKENIZER = SimpleNamespace(eos_token_id=2, vocab_file=str(NANO / "tokenizer.model"))
-SIZE = ph.Vocabulary.from_transformers(TOKENIZER).size + 7  # logits may be wider than there are tokens
-COMPILER = ph.Compiler(ph.Vocabulary.from_transformers(TOKENIZER, size=SIZE))
+COMPILER = ph.Compiler(VOCABULARY)
 SCHEMA = json.dumps(random_schemas(seed=8, count=1)[0])
 TAG = json.dumps({"structures": [{"begin": "<f>", "schema": {"type": "integer"}, "end": "</f>"}], "triggers": ["<f"]})
 CONSTRAINTS: dict[tuple[str, str], Constraint] = {
@@ -34,10 +31,6 @@ CONSTRAINTS: dict[tuple[str, str], Constraint] = {
     ("structural_tag", TAG): COMPILER.structural_tag(TAG, whitespace="flexible"),
 }
 SERVER = SimpleNamespace(constrained_json_disable_any_whitespace=False, reasoning_parser=None)
-
-
-def allowed(bits: np.ndarray) -> list[int]:
-    return np.flatnonzero(np.unpackbits(bits.view(np.uint8), bitorder="little")).tolist()
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +83,7 @@ def test_random_walks_with_roll_backs_and_copies(backend: Any, key: tuple[str, s
         assert np.array_equal(mask[1].numpy(), cursor.row())
         assert (mask[0] == -1).all(), "the row of a request without a grammar"
         assert grammar.is_terminated() == cursor.is_finished
-        tokens = allowed(cursor.row())
+        tokens = allowed_ids(cursor.row())
         if cursor.num_consumed and (not tokens or source.random() < 0.2):
             count = source.randint(1, cursor.num_consumed)
             grammar.rollback(count)
@@ -118,7 +111,7 @@ def test_what_is_applied_forbids_what_the_mask_forbids(backend: Any) -> None:
         after = logits.clone()
         backend.apply_vocab_mask(logits=after, vocab_mask=mask)
         for row in range(4):
-            kept = set(allowed(mask[row].numpy())) | {*range(mask.shape[1] * 32, width)}
+            kept = set(allowed_ids(mask[row].numpy())) | {*range(mask.shape[1] * 32, width)}
             expected = [logits[row, t].item() if t in kept else -torch.inf for t in range(width)]
             assert after[row].tolist() == expected
     mask = backend.move_vocab_mask(mask, "cpu")
@@ -129,11 +122,11 @@ def test_what_is_applied_forbids_what_the_mask_forbids(backend: Any) -> None:
 def test_single_tokens_are_allowed_and_forbidden(backend: Any) -> None:
     mask = backend.allocate_vocab_mask(SIZE, 2, "cpu")
     backend.set_token_filter(mask, [31, 32, 63], 1, is_allowed=True)
-    assert allowed(mask[1].numpy()) == [31, 32, 63] and (mask[0] == -1).all()
+    assert allowed_ids(mask[1].numpy()) == [31, 32, 63] and (mask[0] == -1).all()
     backend.set_token_filter(mask, [31, 63], 1, is_allowed=False, reset_vocab_mask=False)
-    assert allowed(mask[1].numpy()) == [32]
+    assert allowed_ids(mask[1].numpy()) == [32]
     backend.set_token_filter(mask, [31], 0, is_allowed=False)
-    assert allowed(mask[0].numpy()) == [t for t in range(mask.shape[1] * 32) if t != 31]
+    assert allowed_ids(mask[0].numpy()) == [t for t in range(mask.shape[1] * 32) if t != 31]
 
 
 def test_forced_text_is_jumped_and_tokenised_anew(backend: Any) -> None:

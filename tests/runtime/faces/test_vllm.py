@@ -16,15 +16,11 @@ import torch
 import phloem as ph
 from phloem.faces import vllm as face
 from phloem.fsm import Cursor
-from phloem.runtime.models import resolve_model
 
+from ...fsm.vocabularies import allowed_ids
 from ..schemas import random_schemas
-from .peer_interfaces import VLLM_BACKEND, VLLM_GRAMMAR, interface_of, peer
+from .peer_interfaces import SIZE, TOKENIZER, VLLM_BACKEND, VLLM_GRAMMAR, VOCABULARY, interface_of, peer
 
-NANO = resolve_model("nano")
-TOKENIZER = SimpleNamespace(eos_token_id=2, vocab_file=str(NANO / "tokenizer.model"))
-SIZE = ph.Vocabulary.from_transformers(TOKENIZER).size + 7  # logits may be wider than there are tokens
-VOCABULARY = ph.Vocabulary.from_transformers(TOKENIZER, size=SIZE)
 SPECS = [
     ("JSON", json.dumps(random_schemas(seed=8, count=1)[0])),
     ("JSON_OBJECT", ""),
@@ -57,10 +53,6 @@ def own(kind: str, spec: str) -> Cursor:
         "STRUCTURAL_TAG": lambda: compiler.structural_tag(spec, whitespace="flexible"),
     }
     return made[kind]().cursor()
-
-
-def allowed(bits: np.ndarray) -> list[int]:
-    return np.flatnonzero(np.unpackbits(bits.view(np.uint8), bitorder="little")).tolist()
 
 
 @pytest.fixture
@@ -130,7 +122,7 @@ def test_random_walks_with_drafts_and_roll_backs(backend: face.PhloemBackend, ki
         grammar.fill_bitmask(bitmask, 1)
         assert np.array_equal(bitmask[1].numpy(), cursor.row())
         assert (bitmask[0] == -1).all()
-        tokens = allowed(cursor.row())
+        tokens = allowed_ids(cursor.row())
         if cursor.num_consumed and (not tokens or source.random() < 0.2):
             count = source.randint(1, cursor.num_consumed)
             grammar.rollback(count)
@@ -142,7 +134,7 @@ def test_random_walks_with_drafts_and_roll_backs(backend: face.PhloemBackend, ki
         assert grammar.validate_tokens(draft) == draft[:right]
         assert grammar.accept_tokens("r", draft[:right])
         assert all(map(cursor.advance, draft[:right]))
-        refused = next((t for t in range(SIZE) if t not in allowed(cursor.row())), None)
+        refused = next((t for t in range(SIZE) if t not in allowed_ids(cursor.row())), None)
         assert cursor.is_finished or refused is None or not grammar.accept_tokens("r", [refused])
         assert grammar.is_terminated() == cursor.is_finished
     grammar.reset()
@@ -164,7 +156,7 @@ def test_requests_may_end_with_tokens_of_their_own(backend: face.PhloemBackend) 
         backend.allocate_token_bitmask(1),
     )
     grammar.fill_bitmask(bitmask, 0)
-    assert allowed(bitmask[0].numpy()) == [2, 9]
+    assert allowed_ids(bitmask[0].numpy()) == [2, 9]
 
 
 def test_the_manager_asks_this_engine_whatever_requests_were_checked_for(manager: Any) -> None:
@@ -179,7 +171,7 @@ def test_the_manager_asks_this_engine_whatever_requests_were_checked_for(manager
         cursor, drafts[name] = own(kind, spec), []
         rows.append(cursor.row().copy())
         for _ in range(3):
-            drafts[name].append(allowed(cursor.row())[0])
+            drafts[name].append(allowed_ids(cursor.row())[0])
             assert cursor.advance(drafts[name][-1])
             rows.append(cursor.row().copy())
     assert np.array_equal(manager.grammar_bitmask(requests, ["r", "s"], drafts), np.stack(rows))
