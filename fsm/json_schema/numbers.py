@@ -109,13 +109,9 @@ def number_expressions(tests: tuple[Test, ...], compile_time: CompileTime = NO_L
     return _expressions(tests, compile_time)
 
 
+@remembered(1024)
 def number_language(tests: tuple[Test, ...], compile_time: CompileTime = NO_LIMIT) -> Texts:
     """The texts of numbers that pass every test (at least one)."""
-    return _number_language(tests, compile_time)
-
-
-@remembered(1024)
-def _number_language(tests: tuple[Test, ...], compile_time: CompileTime) -> Texts:
     texts = constant_texts(tests, compile_time)
     if texts is None:
         texts = few_multiples(tests, compile_time, untried=True)

@@ -139,10 +139,14 @@ class Sites:
                 self._numbers[key] = number
                 return self._goals[number]
             self._numbers[target] = len(self.table)
-        number = self._numbers[key] = len(self.table)
-        if site.resource is not resource:
-            self._numbers[id(schema), id(site.resource)] = number
+        return self._numbered(site, key, (id(schema), id(site.resource)))
+
+    def _numbered(self, site: Site, *keys: tuple[int, int]) -> Goal:
+        """The goal of a subschema that gets a number now, and is known by some keys."""
+        number = len(self.table)
         goal = frozenset((2 * number,))
+        for key in keys:
+            self._numbers[key] = number
         self.table.append(site)
         self._goals.append(goal)
         return goal
@@ -163,20 +167,13 @@ class Sites:
         """The goal of a type and nothing else: one for all subschemas that say the same."""
         goal = self._types.get(schema["type"])
         if goal is None:
-            number = len(self.table)
-            goal = self._types[schema["type"]] = frozenset((2 * number,))
+            goal = self._types[schema["type"]] = self._numbered(Site(schema, pointer, resource))
             self.names_of_types[goal] = schema["type"]
-            self.table.append(Site(schema, pointer, resource))
-            self._goals.append(goal)
         return goal
 
     def synthetic(self, schema: dict[str, Any], pointer: str) -> Goal:
         """The goal of a subschema that stands for another keyword; its errors are reported at `pointer`."""
-        site = Site(schema, pointer, self._synthetic)
-        number = self._numbers[id(schema), id(self._synthetic)] = len(self.table)
-        self.table.append(site)
-        self._goals.append(frozenset((2 * number,)))
-        return self._goals[number]
+        return self._numbered(Site(schema, pointer, self._synthetic), (id(schema), id(self._synthetic)))
 
     def is_constant(self, site: Site) -> bool:
         """Whether the subschema stands for a constant: its members do not count as evaluated."""
@@ -184,11 +181,7 @@ class Sites:
 
     def derived(self, site: Site, schema: dict[str, Any]) -> Goal:
         """The goal of a variant of a subschema (some of its keywords) at the same place."""
-        number = len(self.table)
-        self._numbers[id(schema), id(site.resource)] = number
-        self.table.append(Site(schema, site.pointer, site.resource))
-        self._goals.append(frozenset((2 * number,)))
-        return self._goals[number]
+        return self._numbered(Site(schema, site.pointer, site.resource), (id(schema), id(site.resource)))
 
     def reference(self, site: Site, name: str = "$ref") -> Goal:
         """The goal that the `$ref` of a subschema with other keywords leads to."""

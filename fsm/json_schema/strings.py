@@ -111,7 +111,7 @@ def _string_language(tests: tuple[Test, ...], for_all: bool, compile_time: Compi
         texts = list(listed[0])
         for test in _cheapest_first(listed[1]):
             texts = _passing(test, for_all, compile_time).among(texts)
-        return literal_language(texts)
+        return literal_dfa(texts)
     num_states = 0
     for test in _cheapest_first(tests):
         other = _passing(test, for_all, compile_time)
@@ -312,11 +312,6 @@ def key_expression(language: Dfa) -> Embed:
     return Embed(JsonStrings(language), is_key=True)
 
 
-def literal_language(texts: Iterable[str]) -> Dfa:
-    """Exactly these texts; those with lone surrogates cannot be written and are left out."""
-    return literal_dfa(texts)
-
-
 def _cheapest_first(tests: tuple[Test, ...]) -> list[Test]:
     order = {"among": 0, "format": 1, "run": 1, "possible-run": 1, "pattern": 2, "not": 3, "length": 4, "lengths": 4}
     return sorted(tests, key=lambda test: order[cast(str, test[0])])
@@ -341,6 +336,6 @@ def _passing(test: Test, for_all: bool, compile_time: CompileTime) -> Dfa:
     if kind == "format":
         return format_language(argument, for_all=for_all)
     if kind == "among":
-        return literal_language(argument)
+        return literal_dfa(argument)
     assert kind == "not", kind
     return any_text().difference(_string_language(argument, not for_all, compile_time))

@@ -43,10 +43,12 @@ class Number:
     @classmethod
     def of(cls, text: str) -> Number:
         """The number that a text is."""
-        is_negative, digits, exponent, power = _parts(text)
+        mantissa, _, power = text.lower().partition("e")
+        whole, _, fraction = mantissa.lstrip("-").partition(".")
+        digits = (whole + fraction).lstrip("0")
         stripped = digits.rstrip("0")
-        exponent += len(digits) - len(stripped) + int(power or 0)
-        return cls(is_negative, stripped, exponent) if stripped else cls(False, "", 0)
+        exponent = len(digits) - len(stripped) - len(fraction) + (int(power) if power.strip("+-") else 0)
+        return cls(mantissa[:1] == "-", stripped, exponent) if stripped else cls(False, "", 0)
 
 
 @record
@@ -72,61 +74,33 @@ class _Rest:
 
 @dataclass(slots=True, frozen=True)
 class _InNumber:
-    """What has been read of a number, if it may still become `number`: a step costs the same however long it is.
+    """What has been written of a number that may still become `number`, without digits that change nothing.
 
-    Zeros at the end of a fraction change nothing, nor does a power of zero.
-
-    Attributes:
-        index: how many of the number's digits.
-        exponent: of ten, by which these are to be multiplied, as far as they have been read.
-        is_fraction: whether after the point.
-        power: sign and digits after the `e`, without zeros in front; None: before it.
+    These are zeros at the end of a fraction or at the beginning of a power, and the power of zero.
     """
 
     number: Number
-    index: int = 0
-    exponent: int = 0
-    is_fraction: bool = False
-    power: str | None = None
+    text: str = ""
 
     def after(self, byte: int) -> _InNumber | Literal[False]:
         """The same after one more byte, or GONE."""
-        number, c = self.number, chr(byte)
-        if self.power is not None:
-            return self._in_power(c)
-        if c in "eE":
-            return replace(self, power="") if self.index == len(number.digits) else GONE
-        if c == ".":
-            return replace(self, is_fraction=True)
-        if c == "-" or not number.digits:
-            return self if c in "-0" else GONE
-        if self.index < len(number.digits):
-            if c != number.digits[self.index]:
-                is_zero_in_front = c == "0" and not self.index
-                return replace(self, exponent=self.exponent - self.is_fraction) if is_zero_in_front else GONE
-            return replace(self, index=self.index + 1, exponent=self.exponent - self.is_fraction)
-        if c != "0":
+        text, number = self.text + chr(byte).lower(), self.number
+        mantissa, mark, power = text.partition("e")
+        digits = mantissa.lstrip("-").replace(".", "").lstrip("0")
+        is_read = digits.rstrip("0") == number.digits
+        if not is_read and (mark or not number.digits.startswith(digits)):
             return GONE
-        return self if self.is_fraction else replace(self, exponent=self.exponent + 1)
-
-    def _in_power(self, c: str) -> _InNumber | Literal[False]:
-        assert self.power is not None
-        if not self.number.digits:
-            return self
-        needed = self.number.exponent - self.exponent
-        if c in "+-" or (c == "0" and self.power in ("", "+", "-")):
-            is_fit = (c != "-" or needed <= 0) and (c != "+" or needed >= 0)
-            return (self if c == "0" else replace(self, power=c)) if is_fit else GONE
-        power = self.power + c
-        is_negative = power[0] == "-"
-        is_fit = (needed <= 0 if is_negative else needed >= 0) and str(abs(needed)).startswith(power.lstrip("+-"))
-        return replace(self, power=power) if is_fit else GONE
+        if mark and digits:
+            missing = number.exponent - Number.of(mantissa).exponent
+            is_fit = not power or missing == 0 or (power[0] == "-") == (missing < 0)
+            if not is_fit or not str(abs(missing)).startswith(power.lstrip("+-").lstrip("0")):
+                return GONE
+        is_idle = is_read and byte in DIGITS and (mark or "." in mantissa) and Number.of(text) == Number.of(self.text)
+        return self if is_idle else replace(self, text=text)
 
     def is_whole(self) -> bool:
         """Whether it is the number."""
-        is_read = self.index == len(self.number.digits)
-        power = int((self.power or "").strip("+") or 0) if self.power not in ("-", "+") else 0
-        return is_read and (not self.number.digits or self.exponent + power == self.number.exponent)
+        return Number.of(self.text) == self.number
 
 
 @dataclass(slots=True, frozen=True)
@@ -264,10 +238,3 @@ def following(place: Place) -> bytes:
         case _InItems(value, count):
             return BLANKS + b",]" + (following((value.items[0], None)) if value.items and not count else b"")
     return BLANKS + b',}"'
-
-
-def _parts(text: str) -> tuple[bool, str, int, str | None]:
-    """Whether a number has a sign, its digits without leading zeros, minus those after the point, and the power."""
-    mantissa, mark, power = text.lower().partition("e")
-    whole, _, fraction = mantissa.lstrip("-").partition(".")
-    return mantissa[:1] == "-", (whole + fraction).lstrip("0"), -len(fraction), power if mark else None
