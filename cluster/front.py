@@ -73,7 +73,11 @@ def engine_without_weights(config: EngineConfig) -> Engine:
         kv_events_config=None,
         role="both",
     )
-    return Engine.from_loaded(small, loaded)
+    engine = Engine.from_loaded(small, loaded)
+    # the pool is the replicas'; where it is not known here, they refuse what it does not hold
+    known = None if config.num_blocks is None else config.num_blocks * config.block_size
+    engine.request_factory.pool_len = engine.max_model_len if known is None else known
+    return engine
 
 
 def make_app(settings: dict[str, Any], server: ServerSettings, handle: Any, prefill: Any = None) -> Application:

@@ -44,7 +44,7 @@ class RequestFactory:
 
     Args:
         max_model_len: longest sequence the model may see.
-        pool_len: tokens that the whole KV pool holds.
+        pool_len: tokens that the whole KV pool holds; an attribute, for the pool may be another engine's.
         vocab_size: width of the logits; token ids must lie below it.
         groups: of layers, of which some may see the latest tokens only or keep a state.
         has_logits: whether there are any; else nothing is generated.
@@ -72,7 +72,7 @@ class RequestFactory:
         self._adapters = adapters
         self._max_model_len = max_model_len
         self._max_waiting_requests = config.max_waiting_requests
-        self._pool_len = pool_len
+        self.pool_len = pool_len
         self._vocab_size = vocab_size
         self._token_ids = TokenIds(tokenizer, vocab_size)
         self._groups = groups
@@ -300,9 +300,9 @@ class RequestFactory:
 
     def longest(self, prompt_len: int, kv_budget: int | None) -> int:
         """Tokens that a request with such a prompt may have, its answer counted: what the context and the pool hold."""
-        if kv_budget is not None and max(prompt_len, full_at(kv_budget)) <= self._pool_len:
+        if kv_budget is not None and max(prompt_len, full_at(kv_budget)) <= self.pool_len:
             return self._max_model_len  # however much it says, it never holds more than that
-        return min(self._max_model_len, self._pool_len)
+        return min(self._max_model_len, self.pool_len)
 
     def _budget(self, prompt_len: int, sampling: SamplingParams) -> int:
         """`max_tokens`, cut to what the context and the pool can hold."""
