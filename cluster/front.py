@@ -74,7 +74,9 @@ def engine_without_weights(config: EngineConfig) -> Engine:
         role="both",
     )
     engine = Engine.from_loaded(small, loaded)
-    engine.request_factory.pool_len = engine.max_model_len  # what a pool holds the replicas know
+    # the pool is the replicas'; where it is not known here, they refuse what it does not hold
+    known = None if config.num_blocks is None else config.num_blocks * config.block_size
+    engine.request_factory.pool_len = engine.max_model_len if known is None else known
     return engine
 
 

@@ -44,7 +44,7 @@ class RequestFactory:
 
     Args:
         max_model_len: longest sequence the model may see.
-        pool_len: tokens that the whole KV pool holds; an attribute, too.
+        pool_len: tokens that the whole KV pool holds; an attribute, for the pool may be another engine's.
         vocab_size: width of the logits; token ids must lie below it.
         groups: of layers, of which some may see the latest tokens only or keep a state.
         has_logits: whether there are any; else nothing is generated.

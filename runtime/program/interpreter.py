@@ -160,8 +160,7 @@ class Interpreter:
         Raises:
             KeyError: nothing generates `inside`.
         """
-        found = self._fork_inside(inside, size) if inside is not None else None
-        if found is not None:
+        if inside is not None and (found := self._fork_inside(inside, size)) is not None:
             return found
         with self._changed:
             self._await(self._is_idle)

@@ -60,7 +60,7 @@ def program_text_router(service: Service) -> APIRouter:
                 "bos_id": tokenizer.bos_id,
                 "bos_text": bos_text,
                 "control_ids": dict(tokenizer.control_ids),
-                "max_model_len": service.max_model_len,
+                "max_model_len": service.engine.request_factory.longest(0, None),
             }
         )
 
