@@ -178,19 +178,16 @@ def write_kv(
     k_scales: Tensor | None = None,
     v_scales: Tensor | None = None,
 ) -> None:
-    """Scatter k, v `[T, Hkv, D]` into the caches at slots `[T]`; negative slots are skipped. int8, fp8 need scales."""
-    if k.is_cuda:
-        from .triton import heads as triton_heads
+    """Scatter k, v `[T, Hkv, D]` into the caches at slots `[T]`; negative slots are skipped. int8, fp8 need scales.
 
-        return triton_heads.write_kv(k, v, k_cache, v_cache, slots, k_scales, v_scales)
+    A part of `place_heads` on the CPU; on a GPU that is one kernel.
+    """
     if k_scales is not None and v_scales is not None:
-        if is_plain(k, v) and has_bytes(k_cache, v_cache, k_scales, v_scales):
-            scales = (k_scales, v_scales)
-            return cpu_elementwise.write_kv(k, v, k_cache, v_cache, slots.contiguous(), *scales)
-        return reference.write_kv(k, v, k_cache, v_cache, slots, k_scales, v_scales)
-    if is_plain(k, v, k_cache, v_cache) and k_cache.stride() == v_cache.stride():
-        return cpu_elementwise.write_kv(k, v, k_cache, v_cache, slots.contiguous())
-    return reference.write_kv(k, v, k_cache, v_cache, slots)
+        is_read = is_plain(k, v) and has_bytes(k_cache, v_cache, k_scales, v_scales)
+    else:
+        is_read = is_plain(k, v, k_cache, v_cache) and k_cache.stride() == v_cache.stride()
+    write = cpu_elementwise.write_kv if is_read and not k.is_cuda else reference.write_kv
+    write(k, v, k_cache, v_cache, slots.contiguous(), k_scales, v_scales)
 
 
 def place_heads(

@@ -288,16 +288,3 @@ def place_heads(
         enable_fp_fusion=False,
     )
     return out
-
-
-def write_kv(
-    k: Tensor,
-    v: Tensor,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    slots: Tensor,
-    k_scales: Tensor | None = None,
-    v_scales: Tensor | None = None,
-) -> None:
-    """Keys and values as they are: no query, no norm, no turn."""
-    place_heads(k[:, :0], k, v, slots, None, None, 0.0, k_cache, v_cache, slots, k_scales, v_scales)

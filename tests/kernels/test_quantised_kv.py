@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from phloem.kernels import FP8, INT4, KV_FORMATS, bytes_per_head, ops, scale_type, stored_dim
+from phloem.kernels import FP8, INT4, KV_FORMATS, bytes_per_head, scale_type, stored_dim
 from phloem.kernels.kv_format import by_dtype
 from phloem.kernels.ops import attention
 from phloem.kernels.plain import ops as reference
@@ -19,6 +19,7 @@ from phloem.kernels.plain.rounding import quantise_heads, widen_heads
 from . import lazy_triton as triton
 from .paged_batch import make_batch
 from .rounding import assert_within
+from .test_elementwise import write_on
 
 STORED = [form.dtype for form in KV_FORMATS.values()]
 NAN_WORD = 0x7FC07FC0  # a scale and a middle that are none
@@ -64,8 +65,7 @@ def test_every_path_stores_the_same_bytes_and_no_others(
     caches = [torch.full(shape, 77, dtype=torch.int8, device=place).view(stored) for _ in range(4)]
     scales = [torch.full(shape[:3], NAN_WORD, dtype=torch.int32, device=place) for _ in range(4)]
     scales = [words.view(scale_type(stored)) for words in scales]
-    write = triton.heads.write_kv if path == "triton" else ops.write_kv
-    write(k, v, *caches[:2], slots, *scales[:2])
+    write_on(path, k, v, *caches[:2], slots, *scales[:2])
     reference.write_kv(k, v, *caches[2:], slots, *scales[2:])
     for i in (0, 1):
         assert torch.equal(caches[i].view(torch.int8), caches[i + 2].view(torch.int8))
