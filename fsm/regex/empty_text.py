@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ..text.dfa import Dfa
 from ..text.literals import literal_dfa
-from .regex_tree import Assertion, Concat, Either, Look, Node, Plain, Times, children
+from .regex_tree import Assertion, Concat, Either, Look, Node, Plain, Times, children, nodes_of
 
 
 def with_empty_text_settled(dfa: Dfa, pattern: str, tree: Node, *, for_all: bool) -> Dfa:
@@ -29,27 +29,19 @@ def with_empty_text_settled(dfa: Dfa, pattern: str, tree: Node, *, for_all: bool
 
 
 def _matches_nothing(tree: Node, inside_word: bool) -> bool:
-    r"""Whether the tree matches the empty text if `\B` does or does not (`inside_word`). Iterative."""
-    tasks: list[tuple[Node, bool]] = [(tree, False)]
-    done: list[bool] = []
-    while tasks:
-        node, is_ready = tasks.pop()
+    r"""Whether the tree matches the empty text if `\B` does or does not (`inside_word`)."""
+    known: dict[int, bool] = {}
+    for node in reversed(list(nodes_of(tree))):  # the inner ones first
+        inner = [known[id(part)] for part in children(node)]
         if isinstance(node, Assertion):
-            done.append(inside_word if node.kind == "inside_word" else node.kind != "word_boundary")
+            found = inside_word if node.kind == "inside_word" else node.kind != "word_boundary"
         elif isinstance(node, (Concat, Either)):
-            parts = children(node)
-            if not is_ready:
-                tasks.append((node, True))
-                tasks += [(part, False) for part in parts]
-                continue
-            found = [done.pop() for _ in parts]
-            done.append(all(found) if isinstance(node, Concat) else any(found))
-        elif isinstance(node, (Times, Look)):
-            if not is_ready:
-                tasks += [(node, True), (children(node)[0], False)]
-                continue
-            inner = done.pop()
-            done.append(inner or node.minimum == 0 if isinstance(node, Times) else inner != node.is_negative)
+            found = all(inner) if isinstance(node, Concat) else any(inner)
+        elif isinstance(node, Times):
+            found = inner[0] or node.minimum == 0
+        elif isinstance(node, Look):
+            found = inner[0] != node.is_negative
         else:
-            done.append(isinstance(node, Plain) and not node.text)
-    return done.pop()
+            found = isinstance(node, Plain) and not node.text
+        known[id(node)] = found
+    return known[id(tree)]
