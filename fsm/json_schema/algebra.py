@@ -16,6 +16,7 @@ Pure data; immutable.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from ..record import record
@@ -184,3 +185,11 @@ class Conjunction:
 
 Branch: TypeAlias = Conjunction
 """A conjunction in which nothing is left to be worked off: all values of its types that pass its tests and facets."""
+
+
+def types_of(branches: Iterable[Branch]) -> TypeMask:
+    """The types of all values of some branches."""
+    types = 0
+    for branch in branches:
+        types |= branch.types
+    return types

@@ -21,6 +21,7 @@ from ..network.expression import (
     Embed,
     Expression,
     Member,
+    Parts,
     Repeat,
     Sequence,
 )
@@ -28,7 +29,7 @@ from ..record import record
 from .algebra import ArrayFacet, Contains, Goal
 from .disjointness import goal_of_item
 from .item_states import ItemStates, State
-from .layout import Layout, Parts
+from .layout import Layout
 from .plain import PlainArray
 from .texts import error_at
 
@@ -67,12 +68,6 @@ class ArrayWriter:
 
     def array(self, facets: tuple[ArrayFacet, ...]) -> Expression | None:
         """All arrays that pass every facet; None if there are none."""
-        if len(facets) == 1:
-            (only,) = facets
-            minimum, maximum, num_fixed = only.minimum, only.maximum, len(only.prefix)
-            if not (num_fixed or only.contains or only.unique or only.repeated):  # nearly always
-                is_possible = maximum is None or maximum >= minimum
-                return self._list(goal_of_item(facets, 0), minimum, maximum) if is_possible else None
         minimum = max((facet.minimum for facet in facets), default=0)
         maximum = min((facet.maximum for facet in facets if facet.maximum is not None), default=None)
         if maximum is not None and maximum < minimum:
@@ -97,12 +92,8 @@ class ArrayWriter:
 
     def plain(self, plain: PlainArray) -> Expression | None:
         """The arrays of a schema that says nothing else; None if there are none."""
-        return self._list(plain.items, 0, None)
-
-    def _list(self, items: Goal, minimum: int, maximum: int | None) -> Expression | None:
-        """Items of one kind."""
-        item = self.value(items) if maximum != 0 else None
-        return self._listing((), item, minimum, maximum if item is not None else 0)
+        items = self.value(plain.items)
+        return self._listing((), items, 0, None if items is not None else 0)
 
     def _plain(
         self, facets: tuple[ArrayFacet, ...], minimum: int, maximum: int | None, num_fixed: int

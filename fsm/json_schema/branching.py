@@ -243,7 +243,7 @@ class Branching:
         num_sheets, num_on_sheets = 1, 0
         while pending:
             sheet = pending.pop()
-            self._time.check(self.sites.table[min(goal) >> 1].pointer if goal else "")
+            self._time.check(self.sites.pointer(goal))
             if not self._absorb(sheet) or self._is_void(sheet) or not self._narrow(sheet, num_sheets > MANY_SHEETS):
                 continue
             if factors is not None and sheet.disjunctions:
@@ -266,9 +266,8 @@ class Branching:
         return tuple(done)
 
     def _too_many(self, goal: Goal) -> ConstraintError:
-        pointer = self.sites.table[min(goal) >> 1].pointer
         message = f"enum, anyOf, oneOf and not combine to more than {MAX_BRANCHES} cases; say the cases directly"
-        return error_at(ConstraintTooLarge, pointer, message)
+        return error_at(ConstraintTooLarge, self.sites.pointer(goal), message)
 
     def _absorb(self, sheet: Sheet) -> bool:
         """Moves the conjunctions that wait into the sheet; False if nothing is left of it."""

@@ -19,7 +19,7 @@ from ..network.dead_rules import dead_rules
 from ..network.expression import CommonRule, Embed, Expression, Grammar, Literal, Rule, alternation
 from ..text.dfa import Dfa, no_text
 from ..text.json_strings import JsonStrings
-from .algebra import ANYTHING, ARRAY, NEVER, NUMBER, OBJECT, STRING, Goal
+from .algebra import ANYTHING, ARRAY, NEVER, NUMBER, OBJECT, STRING, Goal, types_of
 from .any_order import AnyKeyOrder
 from .arrays import ArrayWriter, DistinctStrings
 from .branching import Branching
@@ -191,7 +191,7 @@ class SchemaCompiler:
         while self._pending:
             name, goal = self._pending.pop()
             self._begun.append((self._count, goal))
-            self._time.check(self._pointer(goal))
+            self._time.check(self._sites.pointer(goal))
             self._rules[name] = alternation(*self._options(goal))
 
     def pointer_of(self, rule: str) -> str:
@@ -201,12 +201,12 @@ class SchemaCompiler:
             return pointer
         number = rule.removeprefix(self._prefix)
         index = bisect_left(self._begun, int(number), key=itemgetter(0)) if number.isdigit() else 0
-        return self._pointer(self._begun[index - 1][1]) if index else ""
+        return self._sites.pointer(self._begun[index - 1][1]) if index else ""
 
     def places(self) -> dict[str, str]:
         """The JSON pointer that a rule of the grammar comes from, by its name (rules within objects have none)."""
         return {
-            expression.name: self._sites.table[min(goal) >> 1].pointer if goal else ""
+            expression.name: self._sites.pointer(goal)
             for goal, expression in self._known.items()
             if isinstance(expression, Rule)
         }
@@ -236,10 +236,7 @@ class SchemaCompiler:
         if simple is not None and not (isinstance(simple, PlainConstants) and self._layout.blank is not None):
             self._plain[goal] = simple
             return self._rule(goal)
-        types = 0
-        for branch in self._branching.branches(goal):
-            types |= branch.types
-        if types & (ARRAY | OBJECT):
+        if types_of(self._branching.branches(goal)) & (ARRAY | OBJECT):
             return self._rule(goal)
         options = self._options(goal)
         return alternation(*options) if options else None
@@ -310,13 +307,9 @@ class SchemaCompiler:
         try:
             return self._written_options(goal)
         except ConstraintTooLarge as error:
-            pointer = self._sites.table[min(goal) >> 1].pointer
             if error.pointer or str(error).startswith("/"):
                 raise
-            raise error_at(ConstraintTooLarge, pointer, str(error)) from error
-
-    def _pointer(self, goal: Goal) -> str:
-        return self._sites.table[min(goal) >> 1].pointer if goal else ""
+            raise error_at(ConstraintTooLarge, self._sites.pointer(goal), str(error)) from error
 
     def _written_options(self, goal: Goal) -> list[Expression]:
         simple = self._plain.get(goal)
@@ -326,16 +319,14 @@ class SchemaCompiler:
             only = self._arrays.plain(simple) if isinstance(simple, PlainArray) else self._objects.plain(simple)
             return [] if only is None else [only]
         branches = self._branching.branches(goal)
-        types = 0
-        for branch in branches:
-            types |= branch.types
+        types = types_of(branches)
         options: list[Expression] = []
         if types & ANY_WORD:
             options += [word for bit, word in WORD_LITERALS if types & bit]
         if types & NUMBER:
-            options += scalars(NUMBER, branches, self._time, self._pointer(goal))
+            options += scalars(NUMBER, branches, self._time, self._sites.pointer(goal))
         if types & STRING:
-            options += scalars(STRING, branches, self._time, self._pointer(goal))
+            options += scalars(STRING, branches, self._time, self._sites.pointer(goal))
         if types & ARRAY:
             seen: set[tuple[int, ...]] = set()
             for branch in branches:

@@ -17,7 +17,6 @@ from typing import Any
 
 from ..any_json import BLANK, Whitespace
 from ..network.expression import (
-    EMPTY_TEXT,
     AnyOrder,
     Embed,
     Expression,
@@ -72,15 +71,6 @@ class Layout:
         space = self.comma_text[1:]
         comma = (*blank, _edge(b","), *((Literal(space),) if space else ()), *blank)
         return replace(self, comma=comma, has_edges=True)
-
-    def keys(self, key: str) -> tuple[Parts, Parts]:
-        """A literal key with its colon, without and with the comma before it."""
-        text = self.spell_key(key)
-        if self.blank is None:
-            text += self.colon_text
-            return (Literal(text),), (Literal(self.comma_text + text),)
-        parts = (Literal(text), *self.colon)
-        return parts, (*self.comma, *parts)
 
     def key(self, key: str, *, after_comma: bool = False) -> Parts:
         """A literal key with its colon, and with the comma before it."""
@@ -188,6 +178,3 @@ def layout_of(whitespace: Whitespace) -> Layout:
     if whitespace == "flexible":
         return Layout.of(b",", b":", Embed(regex_to_dfa(BLANK)))
     return COMPACT if whitespace == "compact" else SPACED
-
-
-__all__ = ["COMPACT", "EMPTY_TEXT", "Layout", "Parts", "layout_of"]

@@ -6,6 +6,7 @@ and numbers are negated as a whole (a regular language has a complement), so tha
 
 from __future__ import annotations
 
+from functools import partial
 from typing import cast
 
 from ...errors import ConstraintTooLarge, UnsupportedSchema
@@ -90,17 +91,7 @@ def _negated_disjunction(pointer: str, disjunction: Disjunction, time: CompileTi
 
 
 def _negated_array(facet: ArrayFacet) -> list[ArrayFacet]:
-    def other(
-        prefix: tuple[Goal, ...] = (),
-        minimum: int = 0,
-        maximum: int | None = None,
-        contains: tuple[Contains, ...] = (),
-        repeated: bool = False,
-    ) -> ArrayFacet:
-        return ArrayFacet(
-            facet.pointer, prefix, ANYTHING, minimum, maximum, contains, repeated=repeated, evaluates=False
-        )
-
+    other = partial(ArrayFacet, facet.pointer, evaluates=False)
     options: list[ArrayFacet] = []
     if facet.minimum > 0:
         options.append(other(maximum=facet.minimum - 1))
@@ -124,7 +115,7 @@ def _negated_array(facet: ArrayFacet) -> list[ArrayFacet]:
     if facet.unique:
         options.append(other(repeated=True))
     if facet.repeated:
-        options.append(ArrayFacet(facet.pointer, unique=True, evaluates=False))
+        options.append(other(unique=True))
     return options
 
 

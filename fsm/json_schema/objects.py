@@ -188,13 +188,6 @@ def _named_keys(alternatives: list[tuple[ObjectFacet, ...]], time: CompileTime) 
     """All keys that some schema names, in the order in which they are written."""
     pointer = alternatives[0][0].pointer if alternatives[0] else ""
     names: dict[str, None] = {}
-    if len(alternatives) == 1 and len(alternatives[0]) == 1 and alternatives[0][0].evaluates:  # nearly always
-        (facet,) = alternatives[0]
-        names.update(dict.fromkeys(facet.properties))
-        for clause in time.over(facet.clauses, pointer):
-            for key, _ in clause if len(clause) == 1 else sorted(clause):
-                names[key] = None
-        return names
     for facet in alternatives[0]:
         if facet.evaluates:
             names.update(dict.fromkeys(facet.properties))

@@ -2,7 +2,7 @@
 
 A `Site` is a subschema together with its place in the text and the resource whose base URI its references are
 relative to. Resources are embedded documents: the root, and every subschema with an `$id` (`id` up to draft 4). The
-documents that the caller gives (`resources.py`) and the metaschemas of the specification (`metaschemas.py`) are known
+documents that the caller gives (`resources.py`) and the metaschemas of the specification are known
 as well; their pointers begin with their URI and `#`. Nothing is ever fetched: any other reference that leaves the text
 is refused.
 
@@ -25,7 +25,6 @@ from ...errors import ConstraintTooLarge, InvalidSchema, UnsupportedSchema
 from ..record import record
 from ..resources import NO_RESOURCES, Resources
 from .draft_3 import as_draft_4, is_draft_3
-from .metaschemas import metaschema
 from .texts import error_at, escape, index_of
 
 Schema = dict[str, Any] | bool
@@ -270,6 +269,19 @@ class Resolver:
                 place = f"{site.pointer}/{path}"
                 opens = type(child) is dict and ("$id" in child or "id" in child)
                 pending.append(Site(child, place, self._entered(child, place, resource) if opens else resource))
+
+
+def metaschema(uri: str) -> dict[str, Any] | None:
+    """The document that the specification publishes under a URI without fragment; None if there is none.
+
+    Those of the package `jsonschema-specifications`, which holds them as data. It is shared: not to be written to.
+    """
+    if "//json-schema.org/" not in uri:
+        return None
+    from jsonschema_specifications import REGISTRY  # reads some twenty files, which few schemas ever need
+
+    resource = REGISTRY.get(uri)
+    return None if resource is None else resource.contents
 
 
 def check_size(schema: object, base: str = "") -> tuple[bool, bool]:

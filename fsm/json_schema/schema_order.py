@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ...errors import ConstraintTooLarge
-from ..network.expression import EMPTY_TEXT, AnyOrder, Expression, Repeat, Rule, Sequence, alternation
+from ..network.expression import EMPTY_TEXT, AnyOrder, Expression, Parts, Repeat, Rule, Sequence, alternation
 from ..record import record
 from .algebra import Clause
 from .conditions import Residue
-from .layout import Layout, Parts
+from .layout import Layout
 from .others import Witnesses, unnamed_members, witness_members
 from .shape import Members, Shape
 from .texts import error_at
@@ -88,11 +88,10 @@ class SchemaOrder:
         for index in range(len(members) - 1, -1, -1):
             key, value = members[index]
             self.check(shape.pointer)
-            first, later = layout.keys(key)
-            options.append(Sequence((*first, value, *rest)))
+            options.append(Sequence((*layout.key(key), value, *rest)))
             if index:
                 name = self.reserve()
-                member = Repeat(Sequence((*later, value)), 0, 1)
+                member = Repeat(Sequence((*layout.key(key, after_comma=True), value)), 0, 1)
                 self.define(name, Sequence((member, *rest)))
                 rest = (Rule(name),)
         options.reverse()

@@ -175,6 +175,10 @@ class Sites:
         """The goal of a subschema that stands for another keyword; its errors are reported at `pointer`."""
         return self._numbered(Site(schema, pointer, self._synthetic), (id(schema), id(self._synthetic)))
 
+    def pointer(self, goal: Goal) -> str:
+        """The JSON pointer of a goal: of the first of its subschemas; "" of ANYTHING."""
+        return self.table[min(goal) >> 1].pointer if goal else ""
+
     def is_constant(self, site: Site) -> bool:
         """Whether the subschema stands for a constant: its members do not count as evaluated."""
         return site.resource is self._synthetic

@@ -28,7 +28,7 @@ from ..regex.regex import regex_to_dfa
 from ..remembered import remembered
 from ..text.dfa import Dfa
 from ..text.free_text import free_text
-from .algebra import STRING, Branch, Goal, Test
+from .algebra import STRING, Branch, Goal, Test, types_of
 from .layout import Layout
 from .others import NO_KEYS
 from .reading import TYPES
@@ -106,7 +106,7 @@ class XmlArguments:
             for name, place in shape.members:
                 key = shape.key_of.get(name, name)
                 if place is not None:
-                    types[key] = types.get(key, 0) | self._types(self.goals[place])
+                    types[key] = types.get(key, 0) | types_of(self.branches(self.goals[place]))
         return frozenset(key for key, found in types.items() if found == STRING)
 
     def written(self, write: Callable[[Shape], Expression | None]) -> list[Expression]:
@@ -122,12 +122,6 @@ class XmlArguments:
         return found
 
     # ---------------------------------------------------------------- values
-
-    def _types(self, goal: Goal) -> int:
-        types = 0
-        for branch in self.branches(goal):
-            types |= branch.types
-        return types
 
     def _value(self, place: Expression | None, is_raw: bool) -> Expression | None:
         """The values of a key with their end; None if there are none."""
@@ -151,7 +145,7 @@ class XmlArguments:
         if types == STRING:
             values = self._raw(goal, own)
         else:
-            value = self.json_value(goal | self.of_types(names)) if self._types(goal) & types else None
+            value = self.json_value(goal | self.of_types(names)) if types_of(self.branches(goal)) & types else None
             values = [] if value is None else [value]
         return [sequence(Literal(self.spell(mark)), alternation(*values))] if values else []
 

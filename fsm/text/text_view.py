@@ -6,8 +6,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ..._core import fsm as core
-from .alphabet import Bools, Ints
-from .counted import Counted
 from .text_table import TextTable
 
 Sizes = npt.NDArray[np.int64]
@@ -17,16 +15,7 @@ class TextView:
     """One text automaton; the names and shapes of its arrays are those of `TextTable`."""
 
     def __init__(self, text: TextTable) -> None:
-        self.counted: Counted | None = text.counted
-        self.widest = text.widest
-        self.num_nodes = text.num_nodes
-        self.start = text.core.start // text.num_nodes
-        self.table: Ints
-        self.accepting: Bools
-        self.costs: Ints
-        self.template: Ints
-        self.reach: Bools
-        self.table, self.accepting, self.costs, self.template, self.reach = core.copies_of(text.core)
+        self.table, _, _, self.template, self.reach = core.copies_of(text.core)
 
     def needed_bytes(self, missing: int, *, least: int) -> int:
         """Those of some bytes that can begin a character of a class with fewer than `least` others, in as few bytes.

@@ -75,6 +75,16 @@ INVALID: list[tuple[str, Any, str, str]] = [
      "/items", "must be an object or a boolean"),
     ("properties", {"properties": ["a"]}, "/properties", "an object of schemas"),
     ("a property", {"properties": {"a~b/c": "string"}}, "/properties/a~0b~1c", "must be an object or a boolean"),
+    *(
+        (f"of a plain object: {faulty}", {"type": "object", "properties": {"a": True}, **faulty}, pointer, "must be")
+        for faulty, pointer in (
+            ({"properties": {"a": 1}}, "/properties/a"),
+            ({"properties": {"a": {"type": "array", "items": {"items": 3}}}}, "/properties/a/items/items"),
+            ({"required": ["a", 1]}, "/required"),
+            ({"additionalProperties": []}, "/additionalProperties"),
+            ({"properties": []}, "/properties"),
+        )
+    ),
     ("minLength", {"minLength": -1}, "/minLength", "non-negative"),
     ("minimum", {"minimum": "0"}, "/minimum", "number"),
     ("multipleOf", {"multipleOf": 0}, "/multipleOf", "greater than 0"),
@@ -94,13 +104,6 @@ INVALID: list[tuple[str, Any, str, str]] = [
     ("a schema that applies itself", {"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}, {"type": "object"}]}},
      "$ref": "#/$defs/a"}, "/$defs/a", "itself"),
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "schema", "pointer", "words"), INVALID, ids=[case[0] for case in INVALID])
-def test_what_is_no_schema_is_said_with_its_place(name: str, schema: Any, pointer: str, words: str) -> None:
-    with pytest.raises(InvalidSchema, match=words) as caught:
-        compile_(schema)
-    assert caught.value.pointer == pointer
 
 
 UNSUPPORTED: list[tuple[str, Any, str, str]] = [
@@ -135,9 +138,14 @@ UNSUPPORTED: list[tuple[str, Any, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "schema", "pointer", "words"), UNSUPPORTED, ids=[case[0] for case in UNSUPPORTED])
-def test_what_cannot_be_enforced_is_said_with_its_place(name: str, schema: Any, pointer: str, words: str) -> None:
-    with pytest.raises(UnsupportedSchema, match=words) as caught:
+ERRORS = [(InvalidSchema, *case) for case in INVALID] + [(UnsupportedSchema, *case) for case in UNSUPPORTED]
+
+
+@pytest.mark.parametrize(("error", "name", "schema", "pointer", "words"), ERRORS, ids=[case[1] for case in ERRORS])
+def test_what_is_no_schema_or_cannot_be_enforced_is_said_with_its_place(
+    error: type[ConstraintError], name: str, schema: Any, pointer: str, words: str
+) -> None:
+    with pytest.raises(error, match=words) as caught:
         compile_(schema)
     assert caught.value.pointer == pointer
 
@@ -186,6 +194,8 @@ CONTRADICTIONS: dict[str, Any] = {
     "a constant and its negation": {"const": {"a": [1]}, "not": {"const": {"a": [1.0]}}},
     "a required key that may not be": {"type": "object", "required": ["a"], "properties": {"a": False}},
     "a required key that is not named": {"type": "object", "required": ["a"], "additionalProperties": False},
+    "one of a plain object": {"type": "object", "properties": {"a": True}, "required": ["b"],
+                              "additionalProperties": False},
     "a required key of a wrong name": {"type": "object", "required": ["a"], "propertyNames": {"minLength": 2}},
     "a required key and too few keys": {"type": "object", "required": ["a", "b"], "maxProperties": 1},
     "keys": {"type": "object", "minProperties": 2, "properties": {"a": {}}, "additionalProperties": False},

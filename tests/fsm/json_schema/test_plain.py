@@ -6,11 +6,10 @@ import json
 from itertools import permutations, product
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phloem.errors import ConstraintError, EmptyLanguage, InvalidSchema
+from phloem.errors import ConstraintError
 from phloem.fsm import Compiler
 from phloem.fsm.json_schema import ExtraKeys, KeyOrder, schema_to_grammar
 from phloem.fsm.network.network import Network, build_network
@@ -79,31 +78,6 @@ def facts(text: TextTable) -> tuple[Any, ...]:
     """What two tables of one language have in common."""
     bounds = text.counted and (text.counted.minimum, text.counted.maximum)
     return text.num_nodes, text.num_states, text.core.start, text.min_bytes, text.max_bytes, bounds
-
-
-@pytest.mark.parametrize(
-    ("schema", "pointer"),
-    [
-        ({"type": "object", "properties": {"a": 1}}, "/properties/a"),
-        (
-            {"type": "object", "properties": {"a": {"type": "array", "items": {"items": 3}}}},
-            "/properties/a/items/items",
-        ),
-        ({"type": "object", "properties": {"a": True}, "required": ["a", 1]}, "/required"),
-        ({"type": "object", "properties": {"a": True}, "additionalProperties": []}, "/additionalProperties"),
-        ({"type": "object", "properties": []}, "/properties"),
-    ],
-)
-def test_faults_are_found_where_they_are(schema: Any, pointer: str) -> None:
-    with pytest.raises(InvalidSchema) as caught:
-        Compiler(BYTES).json_schema(schema)
-    assert caught.value.pointer == pointer
-
-
-def test_a_required_key_that_cannot_be_is_a_contradiction() -> None:
-    schema = {"type": "object", "properties": {"a": True}, "required": ["b"], "additionalProperties": False}
-    with pytest.raises(EmptyLanguage):
-        Compiler(BYTES).json_schema(schema)
 
 
 CONSTANTS = st.recursive(
