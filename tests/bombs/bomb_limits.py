@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
+from bomb_texts import structural, triggered
+
 MANY = 30_000
 
 
@@ -173,22 +175,10 @@ def limit_tags() -> Iterator[tuple[str, Any]]:
     """Tags."""
     for count, begin in ((20_000, "<{n}>"), (3_000, "<same{n}>"), (2_000, "a" * 500 + "{n}")):
         tags = [{"begin": begin.format(n=n), "content": {"type": "any_text"}, "end": "</f>"} for n in range(count)]
-        description = {"type": "triggered_tags", "triggers": [tag["begin"] for tag in tags], "tags": tags}
-        yield f"{count} triggers such as {begin[:9]}", {"type": "structural_tag", "format": description}
-    yield (
-        "20,000 excluded texts",
-        {
-            "type": "structural_tag",
-            "format": {"type": "any_text", "excludes": [f"word {n}" for n in range(20_000)]},
-        },
-    )
-    yield (
-        "100,000 literals in a sequence",
-        {
-            "type": "structural_tag",
-            "format": {"type": "sequence", "elements": [{"type": "const_string", "value": "ab"}] * 100_000},
-        },
-    )
+        yield f"{count} triggers such as {begin[:9]}", triggered([tag["begin"] for tag in tags], tags)
+    yield "20,000 excluded texts", structural(type="any_text", excludes=[f"word {n}" for n in range(20_000)])
+    literals = [{"type": "const_string", "value": "ab"}] * 100_000
+    yield "100,000 literals in a sequence", structural(type="sequence", elements=literals)
 
 
 def limit_choices() -> Iterator[tuple[str, list[str]]]:

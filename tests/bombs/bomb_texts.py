@@ -253,6 +253,22 @@ def more_grammars() -> Iterator[tuple[str, str]]:
     )
 
 
+def structural(**form: Any) -> dict[str, Any]:
+    """A description of tags with one format."""
+    return {"type": "structural_tag", "format": form}
+
+
+def triggered(triggers: list[str], tags: list[Any]) -> dict[str, Any]:
+    """Tags that begin at triggers in free text."""
+    return structural(type="triggered_tags", triggers=triggers, tags=tags)
+
+
+def calls(marks: list[str], end: str, kind: str = "integer") -> dict[str, Any]:
+    """Calls with one argument, each with a mark of its own, in the older form."""
+    structures = [{"begin": mark, "schema": {"type": kind}, "end": end} for mark in marks]
+    return {"structures": structures, "triggers": marks}
+
+
 def tags() -> Iterator[tuple[str, Any]]:
     """Tags: very many, within each other, with bombs inside."""
     many = [
@@ -263,10 +279,7 @@ def tags() -> Iterator[tuple[str, Any]]:
         }
         for n in range(1000)
     ]
-    yield (
-        "1,000 tags",
-        {"type": "structural_tag", "format": {"type": "triggered_tags", "triggers": ["<f"], "tags": many}},
-    )
+    yield "1,000 tags", triggered(["<f"], many)
     nested: dict[str, Any] = {"type": "const_string", "value": "x"}
     for depth in range(60):
         nested = {
@@ -275,7 +288,7 @@ def tags() -> Iterator[tuple[str, Any]]:
             "content": {"type": "star", "content": nested},
             "end": f"</{depth}>",
         }
-    yield "60 tags within each other", {"type": "structural_tag", "format": nested}
+    yield "60 tags within each other", structural(**nested)
     bomb = {"type": "regex", "pattern": "(?:[ab]*a[ab]{30}|.{0,1000}x){0,1000}"}
     yield (
         "a heavy pattern in free text",
@@ -284,23 +297,13 @@ def tags() -> Iterator[tuple[str, Any]]:
             "triggers": ["<a>"],
         },
     )
-    triggers = [f"<t{n}>" for n in range(5000)]
-    structures = [{"begin": trigger, "schema": {"type": "integer"}, "end": "</t>"} for trigger in triggers]
-    yield "5,000 triggers", {"structures": structures, "triggers": triggers}
+    yield "5,000 triggers", calls([f"<t{n}>" for n in range(5000)], "</t>")
     excluded = [f"word {n}" for n in range(2000)]
-    yield (
-        "free text without 2,000 words",
-        {"type": "structural_tag", "format": {"type": "any_text", "excludes": excluded}},
-    )
-    triggers = [f"<t{n}>" for n in range(10_000)]
-    structures = [{"begin": trigger, "schema": {"type": "integer"}, "end": "</t>"} for trigger in triggers]
-    yield "10,000 triggers", {"structures": structures, "triggers": triggers}
-    alike = ["<" + "a" * n + ">" for n in range(1, 1500)]
-    structures = [{"begin": trigger, "schema": {"type": "integer"}, "end": "</t>"} for trigger in alike]
-    yield "1,500 triggers that begin alike", {"structures": structures, "triggers": alike}
+    yield "free text without 2,000 words", structural(type="any_text", excludes=excluded)
+    yield "10,000 triggers", calls([f"<t{n}>" for n in range(10_000)], "</t>")
+    yield "1,500 triggers that begin alike", calls(["<" + "a" * n + ">" for n in range(1, 1500)], "</t>")
     long = "x" * 20_000
-    structures = [{"begin": f"<{long}>", "schema": {"type": "integer"}, "end": f"</{long}>"}]
-    yield "a trigger of 20,000 characters", {"structures": structures, "triggers": [f"<{long}>"]}
+    yield "a trigger of 20,000 characters", calls([f"<{long}>"], f"</{long}>")
     schema = {"type": "object", "properties": {f"k{n}": {"type": "string"} for n in range(100)}}
     tools = [{"begin": f"<f{n}>", "schema": schema, "end": "</f>"} for n in range(500)]
     yield "500 tools of 100 arguments", {"structures": tools, "triggers": ["<f"]}
@@ -310,12 +313,9 @@ def tags() -> Iterator[tuple[str, Any]]:
 def more_tags() -> Iterator[tuple[str, Any]]:
     """Tags whose triggers begin alike, tags in tags, and other front ends inside of them."""
     triggers = [f"<tool name=very_long_common_prefix_{n:06d}>" for n in range(5000)]
-    structures = [{"begin": one, "schema": {"type": "integer"}, "end": "</tool>"} for one in triggers]
-    yield "5,000 triggers of 40 characters", {"structures": structures, "triggers": ["<tool"]}
-    yield "5,000 triggers of 40 characters, each its own", {"structures": structures, "triggers": triggers}
-    overlapping = ["ab" * n + "c" for n in range(1, 400)]
-    structures = [{"begin": one, "schema": {"type": "null"}, "end": "!"} for one in overlapping]
-    yield "400 triggers that overlap themselves", {"structures": structures, "triggers": overlapping}
+    yield "5,000 triggers of 40 characters", {**calls(triggers, "</tool>"), "triggers": ["<tool"]}
+    yield "5,000 triggers of 40 characters, each its own", calls(triggers, "</tool>")
+    yield "400 triggers that overlap themselves", calls(["ab" * n + "c" for n in range(1, 400)], "!", "null")
 
     def tag(n: int, content: Any) -> Any:
         return {"type": "tag", "begin": f"<{n}>", "content": content, "end": f"</{n}>"}
@@ -323,61 +323,31 @@ def more_tags() -> Iterator[tuple[str, Any]]:
     inner: Any = {"type": "any_text"}
     for n in range(40):
         inner = {"type": "triggered_tags", "triggers": [f"<{n}"], "tags": [tag(n, inner)]}
-    yield "40 triggered tags within each other", {"type": "structural_tag", "format": inner}
+    yield "40 triggered tags within each other", structural(**inner)
     for _ in range(3000):
         inner = {"type": "sequence", "elements": [inner]}
-    yield "3,000 sequences within each other", {"type": "structural_tag", "format": inner}
+    yield "3,000 sequences within each other", structural(**inner)
     doubled: Any = {"type": "const_string", "value": "x"}
     for n in range(16):
         doubled = {"type": "or", "elements": [doubled, tag(n, doubled)]}
-    yield "16 doublings by or", {"type": "structural_tag", "format": doubled}
+    yield "16 doublings by or", structural(**doubled)
     heavy = {"type": "regex", "pattern": "(?:(?=.{0,20}a)(?=.{0,30}b)(?!.{0,25}c).)*"}
-    yield "a look-ahead in a loop, tagged", {"type": "structural_tag", "format": tag(0, heavy)}
+    yield "a look-ahead in a loop, tagged", structural(**tag(0, heavy))
     several = [tag(n, {"type": "regex", "pattern": f"(?=.*a.{{9}}){n}.*b.{{8}}"}) for n in range(100)]
-    yield (
-        "100 heavy patterns in tags",
-        {
-            "type": "structural_tag",
-            "format": {"type": "triggered_tags", "triggers": ["<"], "tags": several},
-        },
-    )
+    yield "100 heavy patterns in tags", triggered(["<"], several)
     grammar = "start: (A | B)+\nA: /[a-z]*a[a-z]{10}/\nB: /[a-z]*b[a-z]{9}/"
     grammars_in = [tag(n, {"type": "grammar", "grammar": f"{grammar}\nC{n}: /x/"}) for n in range(50)]
-    yield (
-        "50 grammars in tags",
-        {
-            "type": "structural_tag",
-            "format": {"type": "triggered_tags", "triggers": ["<"], "tags": grammars_in},
-        },
-    )
+    yield "50 grammars in tags", triggered(["<"], grammars_in)
     schema = {
         "type": "object",
         "properties": {f"k{n}": {"type": "string", "pattern": f"a.{{{n}}}b"} for n in range(30)},
     }
     styled = [tag(n, {"type": "json_schema", "json_schema": schema, "style": "qwen_xml"}) for n in range(100)]
-    yield (
-        "100 tools in XML",
-        {
-            "type": "structural_tag",
-            "format": {"type": "triggered_tags", "triggers": ["<"], "tags": styled},
-        },
-    )
+    yield "100 tools in XML", triggered(["<"], styled)
+    plain = [tag(n, {"type": "json_schema", "json_schema": {"type": "integer"}}) for n in range(1000)]
     yield (
         "a separator between 1,000 tags",
-        {
-            "type": "structural_tag",
-            "format": {
-                "type": "tags_with_separator",
-                "tags": [tag(n, {"type": "json_schema", "json_schema": {"type": "integer"}}) for n in range(1000)],
-                "separator": ", ",
-                "at_least_one": True,
-            },
-        },
+        structural(type="tags_with_separator", tags=plain, separator=", ", at_least_one=True),
     )
-    yield (
-        "free text without 300 words that overlap",
-        {
-            "type": "structural_tag",
-            "format": {"type": "any_text", "excludes": ["ab" * n + "c" for n in range(1, 300)]},
-        },
-    )
+    overlapping = ["ab" * n + "c" for n in range(1, 300)]
+    yield "free text without 300 words that overlap", structural(type="any_text", excludes=overlapping)

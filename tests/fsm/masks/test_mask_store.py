@@ -27,16 +27,6 @@ def row_of(content: int) -> Row:
     return Row(np.full(BYTES.num_words, content, np.int32), worst=content)
 
 
-def test_equal_rows_are_one_array_and_counted_once() -> None:
-    store, owner = MaskStore(BYTES, 1 << 20), Owner()
-    shelf = store.shelf_of(owner)
-    for state in range(10):
-        store.keep(shelf, state, row_of(state % 2))
-    assert len({id(row.bits) for row in shelf.values()}) == 2
-    assert store.num_bytes == 10 * ENTRY_BYTES + 2 * ROW_BYTES
-    assert [row.bits[0] for row in shelf.values()] == [0, 1] * 5
-
-
 def test_the_least_recently_used_go_first() -> None:
     store, owner = MaskStore(BYTES, 8 * (ENTRY_BYTES + ROW_BYTES)), Owner()
     shelf = store.shelf_of(owner)
@@ -47,21 +37,6 @@ def test_the_least_recently_used_go_first() -> None:
                 shelf[used].is_recent = True
     assert {0, 1, 99} <= shelf.keys() and len(shelf) == 8
     assert min(shelf.keys() - {0, 1}) > 90
-
-
-def test_rows_go_with_their_owner() -> None:
-    store = MaskStore(BYTES, 1 << 20)
-    staying, leaving = Owner(), Owner()
-    kept = store.shelf_of(staying)
-    store.keep(kept, 0, row_of(5))
-    before = store.num_bytes
-    going = store.shelf_of(leaving)
-    for state in range(50):
-        store.keep(going, state, row_of(state))
-    assert store.num_entries == 51
-    del leaving
-    assert store.num_bytes == before and store.num_entries == 1
-    assert not going and kept[0].bits[0] == 5
 
 
 def test_a_forgotten_constraint_takes_its_rows_and_texts_along() -> None:
