@@ -48,6 +48,7 @@ PLAIN_CHARACTERS = 93  # printable ASCII characters without quote and backslash
 KEY_BYTES, ITEM_BYTES = 5, 3  # of a member, at the least, `"":1,`, and of an item, `"",`
 WIDEST = 6  # bytes of a character
 FOLLOW_WORK = 5_000  # for a text that is followed to its end, as an allowance counts it (`Automaton.allow`)
+MAX_TEXTS = 512  # completions of states, which may be long
 MAX_KEPT = 1 << 14
 
 
@@ -64,9 +65,9 @@ class KeyBudget:
         self._repeats = repeats
         self.owes = automaton.network.owes_keys
         self._tables = [automaton.network.texts[index] for index in automaton.network.key_texts]
-        self._nearest: BoundedMap[int, bytes] = BoundedMap(MAX_KEPT)  # the completions of states
-        self._to_key: BoundedMap[int, bytes] = BoundedMap(MAX_KEPT)  # up to the next key
-        self._following: BoundedMap[int, list[tuple[int, int]]] = BoundedMap(MAX_KEPT)
+        self._nearest: BoundedMap[int, bytes] = BoundedMap(MAX_TEXTS)  # the completions of states
+        self._to_key: BoundedMap[int, bytes] = BoundedMap(MAX_TEXTS)  # up to the next key
+        self._following: BoundedMap[int, list[tuple[int, int]]] = BoundedMap(MAX_TEXTS)
         # by the place of a row and a token: the limit up to which the text was followed, and what was found
         self._followed: BoundedMap[object, tuple[int, int]] = BoundedMap(MAX_KEPT)
 
