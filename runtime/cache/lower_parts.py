@@ -20,7 +20,7 @@ from ..execute.kv_cache import KVCache
 from ..execute.recurrent_states import RecurrentStates
 from ..offload.block_key import BlockKeys
 from ..offload.lower_tiers import LowerTiers
-from ..offload.parts import Look
+from ..offload.parts import PoolPrefix
 from .part_books import PartBooks
 from .slot import NO_SLOT
 
@@ -67,11 +67,11 @@ class LowerParts:
         """These blocks are free."""
         self._below.difference_update(blocks)
 
-    def look(self, tokens: bytes, match: Match) -> Look:
+    def in_pool(self, tokens: bytes, match: Match) -> PoolPrefix:
         """What of these tokens is in the pool, where they match the tree."""
         there = self._books.there(match.blocks)
         below = {index for index, block in enumerate(match.blocks) if block in self._below} if self._below else set()
-        return Look(tokens, match.num_tokens, self._books.resumable(match), there, below - set(there))
+        return PoolPrefix(tokens, match.num_tokens, self._books.resumable(match), there, below - set(there))
 
     def adopt(self, blocks: Sequence[int], parts: Mapping[int, Tensor]) -> None:
         """Keeps what was read from a tier; blocks: a path of the tree; parts: rows, by index."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...radix import pack, unpack
 from ..kv_compress.budget import counts_from, first_compaction
-from ..offload.parts import Look
+from ..offload.parts import PoolPrefix
 from ..request import Request
 from .block_supply import BlockSupply
 
@@ -26,13 +26,13 @@ class PrefixView:
         tree, tokens = self._supply.tree, pack(request.token_ids)
         return unpack(tree.continuation(tokens, request.namespace, request.remaining_tokens))
 
-    def look(self, request: Request) -> Look:
+    def in_pool(self, request: Request) -> PoolPrefix:
         """What a request might not have to compute, and what of it is here."""
         tree, tokens = self._supply.tree, pack(request.token_ids[: match_limit(request)])
         if self._supply.parts is not None:
-            return self._supply.parts.look(tokens, tree.match(tokens, request.namespace))
+            return self._supply.parts.in_pool(tokens, tree.match(tokens, request.namespace))
         num_cached = tree.peek(tokens, request.namespace)
-        return Look(tokens, num_cached, num_cached)
+        return PoolPrefix(tokens, num_cached, num_cached)
 
 
 def match_limit(request: Request) -> int:

@@ -10,7 +10,7 @@ import typer
 from ...errors import ConfigError
 from .engine_options import fetched
 from .inspect_checkpoint import checkpoint_of
-from .looking import Look
+from .inspect_constraint import ConstraintOptions
 from .options import ModelArgument, option
 from .running_server import RunningServer
 from .setting_options import with_options
@@ -19,7 +19,7 @@ from .terminal import visible
 OPTION_OF_SUFFIX = {".json": "--schema", ".ebnf": "--grammar", ".gbnf": "--grammar", ".lark": "--grammar"}
 
 
-@with_options(asked=Look)
+@with_options(asked=ConstraintOptions)
 def inspect(
     asked: dict[str, Any],
     model: ModelArgument = "nano",
@@ -31,16 +31,16 @@ def inspect(
     Of a constraint: the automaton and its compressed form, what is enforced how and what is not, what is forced, how
     short an output can be, and what it costs. Exit code 2 if it cannot be enforced, 1 if --text leaves the language.
     """
-    look = Look(**asked)
-    spec = look.constraint()
+    options = ConstraintOptions(**asked)
+    spec = options.constraint()
     if spec is not None:
         if cache is not None:
             raise ConfigError("--cache and a constraint exclude each other; give one of them")
-        if look.max_nodes < 2 or (look.width is not None and look.width < 40):
+        if options.max_nodes < 2 or (options.width is not None and options.width < 40):
             raise ConfigError("--max-nodes must be at least 2, --width at least 40")
-        look.show(spec, fetched(look.tokenizer or model, weights=False))
+        options.show(spec, fetched(options.tokenizer or model, weights=False))
         return
-    if look.text is not None or look.svg is not None:
+    if options.text is not None or options.svg is not None:
         raise ConfigError("--text and --svg need a constraint; add --regex, --choice, --schema or --grammar")
     if cache is not None:
         typer.echo(cache_of(cache, api_key))

@@ -3,7 +3,7 @@
 ::
 
     step thread    ask ──► others go on …            ──► take in ──► the request is admitted: a hit
-    reader            └──► look, weigh, read, bring ──┘
+    reader            └──► find, weigh, read, bring ──┘
 
 A request that is next to be admitted, and would have to compute whole blocks that a tier has, is passed over while they
 are read, if reading is faster (`load_cost`). When they are there they go into the tree like computed ones, and the
@@ -32,7 +32,7 @@ from .background import Background, Failures, logger
 from .block_key import BlockKeys
 from .device_copy import DeviceCopy
 from .load_cost import LoadCost
-from .parts import Look, PartRules
+from .parts import PartRules, PoolPrefix
 from .shelf import Load, Shelf
 
 PORTION_BYTES = 64 << 20  # read before the step hears of it
@@ -108,12 +108,12 @@ class Loads:
         self._heard_at = clock()
         self._num_looks = 0  # in this step
 
-    def delays(self, asker: object, namespace: str, look: Callable[[], Look], num_available: int) -> bool:
+    def delays(self, asker: object, namespace: str, in_pool: Callable[[], PoolPrefix], num_available: int) -> bool:
         """Whether a request is to wait, since what it would have to compute is being read; begins that if it can.
 
         Args:
             asker: the request; whatever it is, it is the same until `forget`.
-            look: tells what it might not have to compute, and what of that is in the pool.
+            in_pool: tells what it might not have to compute, and what of that is in the pool.
             num_available: blocks of the pool that are free or could be.
         """
         state = self._askers.get(asker)
@@ -124,7 +124,7 @@ class Loads:
             return True
         is_late = any(self._is_late(load) for load in self._under_way)
         try:
-            found = look()
+            found = in_pool()
         except Exception:  # it changes nothing
             self._failures.note("what is cached is not known")
             return False
@@ -187,7 +187,7 @@ class Loads:
                 continue  # the request has ended, or waited for too long
             num_adopted = 0
             if load.rows is not None or load.parts:
-                tokens = load.look.tokens[: 4 * self._block_size * (load.first + load.num_blocks)]
+                tokens = load.in_pool.tokens[: 4 * self._block_size * (load.first + load.num_blocks)]
                 receive = self._device_copy.receive
                 try:
                     rows = None if load.rows is None else receive(load.rows)

@@ -34,7 +34,7 @@ class PartRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PoolPrefix:
     """What of a request's tokens is in the pool.
 
     Attributes:

@@ -20,7 +20,7 @@ from . import BlockKey, Tier
 from .block_key import part_keys
 from .device_copy import DeviceCopy
 from .load_cost import LoadCost
-from .parts import Look, PartRules
+from .parts import PartRules, PoolPrefix
 
 
 @dataclass(slots=True, eq=False)
@@ -28,7 +28,7 @@ class Load:
     """Blocks on their way into the pool, for the first request that asked.
 
     Attributes:
-        look: what it asked for.
+        in_pool: what of its prefix the pool has.
         prefix: keys from the root on, up to the end of what is read.
         first: index of the first block whose keys are read; start: of the first after which it cannot go on yet.
         rows: what was read, on the pool's device, a row per block; None: nothing.
@@ -37,7 +37,7 @@ class Load:
     """
 
     namespace: str
-    look: Look
+    in_pool: PoolPrefix
     prefix: list[BlockKey]
     first: int
     start: int
@@ -116,13 +116,13 @@ class Shelf:
 
         @cache
         def found(index: int) -> list[BlockKey]:
-            if index < load.first and index not in load.look.below:
+            if index < load.first and index not in load.in_pool.below:
                 return []
             keys = part_keys(load.prefix[index], number)
             return keys if _length(self._runs(keys, self.tiers)) == number else []
 
         for last in range(end, load.start, -1):
-            needed = [index for index in reversed(rules.needed(last)) if index not in load.look.there]
+            needed = [index for index in reversed(rules.needed(last)) if index not in load.in_pool.there]
             if all(found(index) for index in needed):
                 return last, {index: found(index) for index in needed}
         return load.start, {}

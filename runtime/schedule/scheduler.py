@@ -390,4 +390,4 @@ class Scheduler:
             return False
         self.current = request
         room = self._prefix_cache.supply.num_available_blocks
-        return self._loads.delays(request, request.namespace, lambda: self._prefix_cache.view.look(request), room)
+        return self._loads.delays(request, request.namespace, lambda: self._prefix_cache.view.in_pool(request), room)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from phloem.errors import ConfigError, ModelError
 from phloem.runtime.cli import options
-from phloem.runtime.cli.looking import Look
+from phloem.runtime.cli.inspect_constraint import ConstraintOptions
 from phloem.runtime.engine.engine import Engine
 from phloem.runtime.models.gguf.file import GgufFile
 from phloem.runtime.models.json_file import read_json_object, read_text
@@ -78,5 +78,5 @@ def test_text_on_the_command_line_is_bounded_and_may_come_from_a_pipe(monkeypatc
 def test_a_long_grammar_on_the_command_line_is_text() -> None:
     """As the name of a file it would be too long."""
     text = 'root ::= "' + "x" * 5000 + '"'
-    spec = Look(grammar=text).constraint()
+    spec = ConstraintOptions(grammar=text).constraint()
     assert spec is not None and spec.source == text

@@ -64,7 +64,7 @@ def test_parts_that_left_are_below_until_they_come_back_or_their_blocks_are_free
     path = [4, 7, 2, 5]
 
     def below() -> Collection[int]:
-        return parts.look(b"", cast("Match", SimpleNamespace(blocks=path, num_tokens=16))).below
+        return parts.in_pool(b"", cast("Match", SimpleNamespace(blocks=path, num_tokens=16))).below
 
     for block in (4, 7, 2):
         books.notes.leaves(block)

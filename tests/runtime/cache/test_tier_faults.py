@@ -127,7 +127,7 @@ def test_a_disk_that_never_answers_is_waited_for_only_so_long(
         assert say(engine, LONG)[1:] == (40, 40)
 
 
-@pytest.mark.parametrize("method", ["look", "adopt"])
+@pytest.mark.parametrize("method", ["in_pool", "adopt"])
 def test_a_fault_on_the_way_back_is_a_miss(
     checkpoint: Path, tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -139,7 +139,7 @@ def test_a_fault_on_the_way_back_is_a_miss(
             raise RuntimeError("broken")
 
         cache = engine.prefix_cache
-        monkeypatch.setattr(cache.view if method == "look" else cache.supply, method, fail)
+        monkeypatch.setattr(cache.view if method == "in_pool" else cache.supply, method, fail)
         assert say(engine, LONG)[1:] == (0, 0)
         assert engine.statistics().num_tier_faults > 0
     assert len([record for record in caplog.records if record.name == "phloem.tiers"]) == 1

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from phloem.runtime.offload.block_key import BlockKey, extend_keys, part_keys
 from phloem.runtime.offload.device_copy import DeviceCopy
 from phloem.runtime.offload.load_cost import LoadCost
-from phloem.runtime.offload.parts import Look, PartRules
+from phloem.runtime.offload.parts import PartRules, PoolPrefix
 from phloem.runtime.offload.shelf import Load, Shelf
 from phloem.runtime.offload.tier import Row, Tier
 
@@ -80,7 +80,7 @@ def test_a_load_ends_where_a_request_can_go_on(data: st.DataObject, num_needed: 
     rows_of = {index: part_keys(key, num_rows) for index, key in enumerate(PREFIX)}
     keys = {key.digest for key in PREFIX[first:end]} | {key.digest for index in has_part for key in rows_of[index]}
     lost = {rows_of[index][-1].digest for index in has_part if data.draw(st.integers(0, 3)) == 0}
-    load = Load("", Look(b"", first * 4, 0, there, below), list(PREFIX), first, start, 0.0)
+    load = Load("", PoolPrefix(b"", first * 4, 0, there, below), list(PREFIX), first, start, 0.0)
     Shelf(
         cast("list[Tier]", [Held(keys, lost)]),
         DeviceCopy(torch.device("cpu")),

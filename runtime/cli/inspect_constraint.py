@@ -37,7 +37,7 @@ _PARTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ConstraintOptions:
     """The options of `phloem inspect` for constraints: which one, and how it is shown."""
 
     regex: str | None = setting(None, "Explain this regular expression.")
