@@ -136,6 +136,15 @@ def signature(place: KeyPlace) -> object:
     return state, begun, written.objects, written.depth, *((one.values, one.places, one.depth) for one in chain)
 
 
+def remembered(place: KeyPlace) -> tuple[object, ...]:
+    """What differs where a key or an item has ended, or a list or an object that is remembered opens or closes."""
+    written = place[0]
+    if written is None:
+        return ()
+    lists = [] if written.lists is None else written.lists.chain()
+    return written.objects, *(one.values for one in lists)
+
+
 def _child(trie: Trie, node: int, byte: int) -> int:
     """The node below one with a byte, NO_NODE if there is none; below NO_NODE: the roots."""
     if node == NO_NODE:

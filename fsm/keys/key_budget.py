@@ -24,6 +24,7 @@ place there, or there is a shorter one: the completion of that place in bytes, w
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from heapq import heappop, heappush
@@ -38,8 +39,7 @@ from ..automaton.automaton import Automaton
 from ..bounded_map import BoundedMap
 from ..masks.completions import Completions
 from ..text.alphabet import Ints
-from ..text.text_table import TextTable
-from .dead_ends import signature
+from .dead_ends import remembered, signature
 from .open_lists import may_repeat
 from .repeats import HAS_QUOTE, Repeats
 from .written import QUOTE, KeyPlace, Written
@@ -50,6 +50,10 @@ WIDEST = 6  # bytes of a character
 FOLLOW_WORK = 5_000  # for a text that is followed to its end, as an allowance counts it (`Automaton.allow`)
 MAX_TEXTS = 512  # completions of states, which may be long
 MAX_KEPT = 1 << 14
+
+Step = tuple[int, bytes, int, int]
+"""Bytes of the whole text through it, the end of a key as far as it is found, the state before its last byte, and the
+index of that byte."""
 
 
 class KeyBudget:
@@ -68,6 +72,8 @@ class KeyBudget:
         self._nearest: BoundedMap[int, bytes] = BoundedMap(MAX_TEXTS)  # the completions of states
         self._to_key: BoundedMap[int, bytes] = BoundedMap(MAX_TEXTS)  # up to the next key
         self._following: BoundedMap[int, list[tuple[int, int]]] = BoundedMap(MAX_TEXTS)
+        self._ends: BoundedMap[int, tuple[list[bytes], list[Step]]] = BoundedMap(MAX_TEXTS)
+        self._lock = threading.Lock()  # one search at a time
         # by the place of a row and a token: the limit up to which the text was followed, and what was found
         self._followed: BoundedMap[object, tuple[int, int]] = BoundedMap(MAX_KEPT)
 
@@ -75,6 +81,7 @@ class KeyBudget:
     def num_bytes(self) -> int:
         """Memory of what is kept, roughly."""
         found = 150 * sum(map(len, list(self._following.values()))) + 200 * len(self._followed)
+        found += 150 * sum(len(texts) + len(pending) for texts, pending in list(self._ends.values()))
         return found + sum(sum(map(len, list(texts.values()))) for texts in (self._nearest, self._to_key))
 
     # ---------------------------------------------------------------- bounds that take no search
@@ -126,7 +133,7 @@ class KeyBudget:
     @cached_property
     def _is_wide(self) -> bool:
         """Whether a key may go on with any character, whatever it has begun with."""
-        return all(map(_is_wide, self._tables))
+        return all(table.is_wide for table in self._tables)
 
     @cached_property
     def _most_bytes(self) -> int:
@@ -206,6 +213,8 @@ class KeyBudget:
 
     def _nearest_end(self, place: KeyPlace) -> tuple[bytes, KeyPlace | None]:
         """The nearest place at which something ends, and the bytes up to there; None: there is none."""
+        if not self._repeats.has_lists:
+            return self._nearest_key(place)
         pending: list[tuple[int, bytes, KeyPlace, int]] = []
         seen = set[object]()  # places that were reached in another way, as with other blanks
 
@@ -215,8 +224,7 @@ class KeyBudget:
                 num_bytes, byte = following[index]
                 heappush(pending, (len(text) + 1 + num_bytes, text + bytes((byte,)), before, index))
 
-        text = b"" if self._repeats.has_lists else self._up_to_key(place[1])  # where nothing can be a repetition
-        push(text, self._repeats.read_on(place, text) if text else place, 0)
+        push(b"", place, 0)
         while pending:
             _, text, before, index = heappop(pending)
             push(text[:-1], before, index + 1)
@@ -224,12 +232,50 @@ class KeyBudget:
             if not after[1] or (same := signature(after)) in seen:
                 continue
             seen.add(same)
-            if self._automaton.is_accepting(after[1]) or _remembered(after) != _remembered(before):
+            if self._automaton.is_accepting(after[1]) or remembered(after) != remembered(before):
                 if not self._repeats.dead_ends.is_dead(after):
                     return text, after
                 continue
             push(text, after, 0)
         return b"", None
+
+    def _nearest_key(self, place: KeyPlace) -> tuple[bytes, KeyPlace | None]:
+        """The same where nothing but keys and strings can come twice: the end of the next of them."""
+        text = self._up_to_key(place[1])
+        here = self._repeats.read_on(place, text) if text else place
+        written, state, begun = here
+        innermost = None if written is None or self._automaton.network.item_texts else written.innermost
+        for rest in self._ends_of_key(state):
+            if innermost is None or not innermost.has(begun + rest[:-1]):
+                after = self._repeats.read_on(here, rest)
+                if after[1]:
+                    return text + rest, after
+        return b"", None
+
+    def _ends_of_key(self, state: int) -> Iterator[bytes]:
+        """What may be written from a state inside a key up to its end, nearest first; kept, as far as it was found."""
+        found, pending = self._ends.get(state) or self._ends.keep(state, ([], self._next_step(b"", state, 0)))
+        index = 0
+        while index < len(found) or pending:
+            with self._lock:
+                while index >= len(found) and pending:
+                    _, text, before, place = pending[0]
+                    after = self._automaton.advance_bytes(before, text[-1:])
+                    is_end = text[-1:] == QUOTE and self._repeats.place(after) != k.IN_KEY
+                    steps = self._next_step(text[:-1], before, place + 1)
+                    steps += [] if is_end else self._next_step(text, after, 0)
+                    heappop(pending)  # from here on nothing is asked of the automaton, which might have no room
+                    for step in steps:
+                        heappush(pending, step)
+                    found += [text] if is_end else []
+            if index < len(found):
+                yield found[index]
+            index += 1
+
+    def _next_step(self, text: bytes, state: int, index: int) -> list[Step]:
+        """The text with one more byte, the one with this index of those that may follow, if there are so many."""
+        following = self._next_bytes(state)[index : index + 1]
+        return [(len(text) + 1 + num_bytes, text + bytes((byte,)), state, index) for num_bytes, byte in following]
 
     def _up_to_key(self, state: int) -> bytes:
         """The shortest completion of a state up to where a key begins, or to its end."""
@@ -337,21 +383,3 @@ class KeyBudget:
         written, state, begun = place
         target, after, text = self._repeats.follow(written, state, token_id, 0, lambda: begun)
         return after, target, text
-
-
-def _remembered(place: KeyPlace) -> tuple[object, ...]:
-    """What differs where a key or an item has ended, or a list or an object that is remembered opens or closes."""
-    written = place[0]
-    if written is None:
-        return ()
-    lists = [] if written.lists is None else written.lists.chain()
-    return written.objects, *(one.values for one in lists)
-
-
-def _is_wide(table: TextTable) -> bool:
-    """Whether any character may follow anywhere inside the quotes; nothing else has no arrays: any string but some."""
-    if not table.arrays:
-        return True
-    start, is_inside = table.core.start // table.num_nodes, table.arrays[1] == 0
-    is_inside[[0, start]] = False
-    return bool(table.arrays[0][is_inside, 1:-1].all())
