@@ -24,6 +24,7 @@ from .bounds import Bounds
 from .guess import Guesses
 from .habits import Cohorts
 from .jump import Drafts
+from .keys.item_budget import ItemBudget
 from .keys.key_budget import KeyBudget
 from .keys.repeats import Repeats
 from .masks.budget import Budget
@@ -71,7 +72,8 @@ class LanguageCaches:
         """What keys that must not be repeated cost; None if there are none to be remembered."""
         if self.repeats is None:
             return None
-        return KeyBudget(self.automaton, self.completions, self.repeats)
+        budget = ItemBudget if self.repeats.has_lists else KeyBudget
+        return budget(self.automaton, self.completions, self.repeats)
 
     @cached_property
     def bounds(self) -> Bounds:

@@ -45,7 +45,7 @@ class DeadEnds:
 
     def is_dead(self, place: KeyPlace) -> bool:
         """Whether nothing but repetitions can be written from a place."""
-        if not _may_repeat(place) or self._is_endless(place[1]):
+        if self._is_endless(place[1]):
             return False
         pending, seen = [place], set[object]()
         for here in pending:
@@ -134,15 +134,6 @@ def signature(place: KeyPlace) -> object:
         return state, begun
     chain = [] if written.lists is None else written.lists.chain()
     return state, begun, written.objects, written.depth, *((one.values, one.places, one.depth) for one in chain)
-
-
-def remembered(place: KeyPlace) -> tuple[object, ...]:
-    """What differs where a key or an item has ended, or a list or an object that is remembered opens or closes."""
-    written = place[0]
-    if written is None:
-        return ()
-    lists = [] if written.lists is None else written.lists.chain()
-    return written.objects, *(one.values for one in lists)
 
 
 def _child(trie: Trie, node: int, byte: int) -> int:

@@ -66,15 +66,6 @@ class TextTable:
         own = self.core.num_bytes + sum([array.nbytes for array in self.arrays])
         return own + (self.uncounted.num_bytes if self.uncounted is not None else 0)
 
-    @property
-    def is_wide(self) -> bool:
-        """Whether any character may follow anywhere inside the quotes."""
-        if not self.arrays:
-            return True  # any string but some
-        start, is_inside = self.core.start // self.num_nodes, self.arrays[1] == 0
-        is_inside[[0, start]] = False
-        return bool(self.arrays[0][is_inside, 1:-1].all())
-
     def surely_has(self, enough: int) -> bool:
         """Whether there are `enough` texts: True only if there are, False also if it takes too long to tell.
 
