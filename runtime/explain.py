@@ -15,9 +15,9 @@ from typing import Any
 
 from ..errors import ConstraintError, ConstraintTooLarge, EmptyLanguage, UnsupportedSchema
 from ..fsm import Vocabulary
+from ..fsm.explain import Explanation
+from ..fsm.explain import explain as explain_source
 from ..fsm.json_schema.texts import index_of
-from ..fsm.look import Explanation
-from ..fsm.look import explain as explain_source
 from .constrain.python_type import is_python_type
 from .constrain.spec import ConstraintSpec, Whitespace, json_schema
 from .models import resolve_model

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from phloem.fsm.look import lines
+from phloem.fsm.explain import lines
 from phloem.runtime.explain import explain
 
 ROOT = Path(__file__).resolve().parent.parent

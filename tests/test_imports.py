@@ -65,7 +65,7 @@ def test_a_constraint_is_explained_without_torch() -> None:
 
 def test_a_plain_generation_loads_nothing_that_only_constraints_chats_or_servers_need() -> None:
     own = {
-        *("fsm.json_schema", "fsm.grammars.ebnf", "fsm.grammars.lark", "fsm.tags", "fsm.look"),
+        *("fsm.json_schema", "fsm.grammars.ebnf", "fsm.grammars.lark", "fsm.tags", "fsm.explain"),
         *(
             "runtime.engine.async_engine",
             "runtime.explain",

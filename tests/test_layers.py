@@ -18,7 +18,7 @@ FSM_FLOORS = [  # a room imports rooms of lower floors only; modules outside of 
     {"json_schema", "masks"},
     {"grammars", "keys"},
     {"tags"},
-    {"look"},
+    {"explain"},
 ]
 RUNTIME_FLOORS = [  # the same for runtime/; a module outside of the rooms counts as a room
     {"kv_policies", "moving_average", "byte_text"},

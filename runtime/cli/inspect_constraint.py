@@ -21,7 +21,7 @@ from .options import read_text
 from .terminal import takes_colours
 
 if TYPE_CHECKING:
-    from ...fsm.look.terminal import Paint
+    from ...fsm.explain.terminal import Paint
     from ..constrain.spec import ConstraintSpec
     from ..explain import Refusal
 
@@ -99,7 +99,7 @@ class ConstraintOptions:
         text = read_text("-", "--text").removesuffix("\n") if self.text == "-" else self.text
         try:
             with busy("compiling"):
-                from ...fsm.look import as_data, lines
+                from ...fsm.explain import as_data, lines
                 from ..explain import explain, refusal
 
                 found = explain(spec, tokenizer=tokenizer, text=text)

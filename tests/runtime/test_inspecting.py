@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 import phloem as ph
-from phloem.fsm.look import as_data
+from phloem.fsm.explain import as_data
 from phloem.runtime.cli import run
 from phloem.runtime.explain import refusal
 from phloem.runtime.models import resolve_model

@@ -20,8 +20,8 @@ from pydantic import Field
 from starlette.requests import Request
 
 from ....errors import ConstraintError, RequestError
+from ....fsm.explain import Explanation, Stepping
 from ....fsm.foresight import forced_bytes
-from ....fsm.look import Explanation, Stepping
 from ....fsm.vocabulary.vocabulary import token_ids_of
 from ...constrain import spec as constraint_spec
 from ...constrain.spec import ConstraintSpec
@@ -66,7 +66,7 @@ class ConstraintView:
         self._num_waiting = 0
         self._worker = threading.Lock()  # held by a look that goes on after its time is over
 
-    async def look(self, request: Request, body: ConstraintRequest) -> dict[str, Any]:
+    async def explain(self, request: Request, body: ConstraintRequest) -> dict[str, Any]:
         """
         Raises:
             ApiError: the constraint is refused, as a request's would be; the error has its place, what stands there,

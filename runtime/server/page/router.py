@@ -60,7 +60,7 @@ def page_router(service: Service, requests: RecentRequests) -> APIRouter:
     @router.post("/page/constraint")
     async def page_constraint(request: Request) -> Response:
         body = await read_request(request, ConstraintRequest, service.settings)
-        return json_response(await constraints.look(request, body))
+        return json_response(await constraints.explain(request, body))
 
     return router
 

@@ -153,10 +153,10 @@ def test_more_than_wait_are_sent_away_and_those_who_have_left_are_not_begun(
             return {"type": "http.disconnect"}
 
         request = Request({"type": "http", "headers": []}, receive)  # type: ignore[arg-type]
-        looks = [asyncio.create_task(view.look(request, body)) for _ in range(MAX_WAITING)]
+        looks = [asyncio.create_task(view.explain(request, body)) for _ in range(MAX_WAITING)]
         await asyncio.to_thread(begun.wait, 60)
         with pytest.raises(ApiError) as caught:
-            await view.look(request, body)
+            await view.explain(request, body)
         assert caught.value.status == 429
         gone.set()
         found = await asyncio.gather(*looks, return_exceptions=True)
@@ -165,10 +165,10 @@ def test_more_than_wait_are_sent_away_and_those_who_have_left_are_not_begun(
         monkeypatch.setattr(constraint_view, "PATIENCE", 0.0)
         gone.clear()
         with pytest.raises(ApiError) as caught:  # the first one still goes on
-            await view.look(request, body)
+            await view.explain(request, body)
         assert caught.value.status == 429 and num_begun == 1
         monkeypatch.setattr(constraint_view, "PATIENCE", 60.0)
-        last = asyncio.create_task(view.look(request, body))
+        last = asyncio.create_task(view.explain(request, body))
         await asyncio.sleep(0)
         goes_on.set()
         await last

@@ -1,4 +1,4 @@
-"""Looking at constraints: pictures, what is enforced how, what is forced, what it costs, where a text goes wrong.
+"""Constraints explained: pictures, what is enforced how, what is forced, what it costs, where a text goes wrong.
 
     found = explain(vocabulary, "regex", "[0-9]{4}-[0-9]{2}", text="2024-1")
     print("\\n".join(lines(found)))          # for a terminal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from phloem.fsm.look import Edge, Graph, Kind
+from phloem.fsm.explain import Edge, Graph, Kind
 
 
 def accepts(graph: Graph, data: bytes) -> bool:

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 from phloem.errors import ConstraintTooLarge
 from phloem.fsm import Compiler, Limits
-from phloem.fsm.look import Edge, Graph
-from phloem.fsm.look.exploring import explore
-from phloem.fsm.look.folding import fold
-from phloem.fsm.look.labels import columns, label, legend_of
-from phloem.fsm.look.layout import RADIUS, Box, layout
-from phloem.fsm.look.picture_key import picture_key
-from phloem.fsm.look.rules import entries, is_recursive, rule_graphs
-from phloem.fsm.look.svg import Picture, picture
-from phloem.fsm.look.terminal import draw
+from phloem.fsm.explain import Edge, Graph
+from phloem.fsm.explain.exploring import explore
+from phloem.fsm.explain.folding import fold
+from phloem.fsm.explain.labels import columns, label, legend_of
+from phloem.fsm.explain.layout import RADIUS, Box, layout
+from phloem.fsm.explain.picture_key import picture_key
+from phloem.fsm.explain.rules import entries, is_recursive, rule_graphs
+from phloem.fsm.explain.svg import Picture, picture
+from phloem.fsm.explain.terminal import draw
 from phloem.fsm.network.expression import Alternation, ByteSet, Expression, Grammar, Literal, Repeat, Rule, Sequence
 
 from ..vocabularies import BYTES

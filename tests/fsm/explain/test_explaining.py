@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from phloem.errors import UnsupportedSchema
 from phloem.fsm import Compiler, Vocabulary
+from phloem.fsm.explain import Explanation, as_data, explain, lines
+from phloem.fsm.explain.labels import columns, label
 from phloem.fsm.foresight import forced_bytes
 from phloem.fsm.json_schema.demands import demands
-from phloem.fsm.look import Explanation, as_data, explain, lines
-from phloem.fsm.look.labels import columns, label
 
 from ..vocabularies import small_vocabulary
 
