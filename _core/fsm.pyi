@@ -516,7 +516,7 @@ class Automaton:
             OutOfWork: nothing is left of it.
         """
 
-# ---------------------------------------------------------------- masks: core/search.h, core/mask_rows.h
+# ---------------------------------------------------------------- masks: core/mask_rows.h
 
 class Judged:
     """How far the tokens of a row have been judged (`Search.keep_within`): of one automaton and state."""

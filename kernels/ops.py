@@ -3,8 +3,9 @@
 Triton is imported with the first CUDA tensor; a CPU machine does not need it. It launches on the current device, so
 with several GPUs the caller makes the tensors' device the current one (`torch.cuda.device`).
 
-Every function here has a twin of the same name and signature in `plain/ops.py`, where the contract of each is
-written. Results do not alias their inputs unless said so.
+Every function here has a twin of the same name and signature in plain torch, where the contract of each is written:
+`reference` in docstrings, which is `plain/ops.py` and what that takes from other modules of `plain/`. Results do not
+alias their inputs unless said so.
 """
 
 from __future__ import annotations

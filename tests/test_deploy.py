@@ -72,11 +72,12 @@ def test_every_query_finds_its_series(place: str, query: str, series: dict[str, 
     assert labels <= set().union(ADDED, *(series[name] for name in names))
 
 
-def test_the_dashboard_shows_every_gauge_of_the_pool_and_its_panels_do_not_overlap() -> None:
-    dashboard = json.loads((DEPLOY / "grafana" / "phloem.json").read_text())
-    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in dashboard["panels"]]
-    ids = [panel["id"] for panel in dashboard["panels"]]
-    assert len(set(places)) == len(set(ids)) == len(dashboard["panels"])
+def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
+    panels = json.loads((DEPLOY / "grafana" / "phloem.json").read_text())["panels"]
+    places = [panel["gridPos"] for panel in panels]
+    covered = [(x, y) for p in places for x in range(p["x"], p["x"] + p["w"]) for y in range(p["y"], p["y"] + p["h"])]
+    assert len(set(covered)) == len(covered) and max(x for x, _ in covered) < 24
+    assert len({panel["id"] for panel in panels}) == len(panels)
 
 
 @pytest.mark.parametrize("name", ["Dockerfile", "Dockerfile.cuda"])

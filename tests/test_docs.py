@@ -78,6 +78,26 @@ def test_links_and_anchors_lead_somewhere(page: Path) -> None:
             assert not anchor or anchor in _anchors(target), f"{link}#{anchor}"
 
 
+def test_names_that_contributing_gives_are_in_the_code() -> None:
+    """Constants, classes and functions; what is written `like_this` and has a capital or an underscore in it."""
+    code = "\n".join(
+        path.read_text()
+        for folder in ("radix", "fsm", "kernels", "runtime", "cluster", "faces", "tests", "scripts", "web/src")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".h", ".cpp", ".ts", ".tsx")
+    )
+    named = set(re.findall(r"`([A-Za-z_]*(?:[A-Z]|_)[A-Za-z_]*)`", (ROOT / "CONTRIBUTING.md").read_text()))
+    named.remove("PreTrainedModel")  # transformers' own
+    assert len(named) > 50 and [name for name in sorted(named) if not re.search(rf"\b{name}\b", code)] == []
+
+
+def test_slow_tests_that_are_named_are_there() -> None:
+    for line in (ROOT / "tests" / "slow_tests.txt").read_text().splitlines():
+        file, *names = re.sub(r"\[.*", "", line).split("::")
+        text = (ROOT / file).read_text() if (ROOT / file).exists() else ""
+        assert all(re.search(rf"\b{name}\b", text) or name == "runTest" for name in names) and text, line
+
+
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda path: path.name)
 def test_files_that_are_named_are_there(page: Path) -> None:
     folders = "bench|cluster|deploy|docs|examples|fsm|kernels|native|radix|runtime|scripts|tests"

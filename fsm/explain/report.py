@@ -227,7 +227,7 @@ def _forced(found: Explanation, width: int, paint: Paint) -> list[str]:
     out = _title("forced", paint)
     best = found.shortest
     if best.text is None:
-        out.append(f"  the shortest output has {found.min_tokens:,} bytes; it is not shown")
+        out.append(f"  the shortest output has {found.min_tokens:,} tokens; it is not shown")
     else:
         share = best.num_forced_bytes / len(best.text) if best.text else 0.0
         out.append(f"  shortest output  {shortened(quoted(best.text), width - 19)}")

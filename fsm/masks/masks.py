@@ -10,7 +10,7 @@ the same state of a text are one, with all that may follow the text as one state
 
 So a wide row (inside a JSON string: 128,000 of 131,000 tokens) is one copy and a short walk, never a walk through
 the vocabulary. Long bounded texts share rows as well: states that behave alike for as many characters as the
-longest token has (`alike`) have the same tokens inside.
+longest token has (`alike_states`) have the same tokens inside.
 
 Rows are kept in a `MaskStore`, where equal rows are one array. A row that takes long can be made in parts, so that the
 requests of the same batch do not wait for it.

@@ -1,6 +1,6 @@
 """Regular expressions as automata over text.
 
-`regex_to_dfa` is the only entry. A pattern means a set of whole texts: with `search=False` those that match from end
+A pattern means a set of whole texts: with `search=False` those that match from end
 to end, with `search=True` (JSON Schema's `pattern`) those in which a match occurs somewhere. Anchors, word
 boundaries and look-arounds are exact in either reading (see `determinise.py`); dialects are described in
 `regex_syntax.py`. Results are cached by (pattern, search, dialect) and shared.

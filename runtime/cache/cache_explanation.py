@@ -143,7 +143,9 @@ class CacheExplanation:
             return f"{were} cached once, and made room for others {self.seconds_since_eviction or 0.0:.1f} s ago"
         if self.reason == "dropped":
             return f"{were} computed once, but after a kv_budget had dropped keys, so that they were not kept"
-        return f"{are} cached for others (another salt, key or adapter) and not shared"
+        if self.reason == "other_namespace":
+            return f"{are} cached for others (another salt, key or adapter) and not shared"
+        raise ValueError(f"no words for the reason {self.reason!r}")
 
 
 def _tokens(number: int) -> str:

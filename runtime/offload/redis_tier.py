@@ -8,9 +8,9 @@ What is in the store is there for every engine that has the same weights, settin
 may be two machines. The store bounds itself: give it `maxmemory` and `maxmemory-policy allkeys-lru`, or a time to live.
 
 Whatever goes wrong is a miss and costs no request anything but the wait for it: an answer is awaited for half a second,
-and after a failure the store is left alone for a while (`breaker`). A value that is not what its key says is removed
-and counted. A client that can write to the store is trusted with what the model reads: the checksum, whose secret is
-the store's password, finds accidents and writers that do not know the password.
+and after a failure the store is left alone for a while (`circuit_breaker`). A value that is not what its key says is
+removed and counted. A client that can write to the store is trusted with what the model reads: the checksum, whose
+secret is the store's password, finds accidents and writers that do not know the password.
 
 No call but `may_have` and `wants`, which ask nothing, is for the step's thread. Any thread may call.
 """

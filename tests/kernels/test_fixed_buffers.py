@@ -88,7 +88,7 @@ def test_staging_a_step_leaves_the_one_before_alone_until_it_is_sent(device: tor
     assert buffer.tensor.tolist() == [2] * 4
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU tests/kernels/test_gpu.py compares the bits")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU tests/kernels/triton/test_gpu.py compares the bits")
 def test_a_decoder_whose_steps_are_run_again_agrees_with_one_that_plans_each(
     run_steps: Callable[..., list[torch.Tensor]],
 ) -> None:

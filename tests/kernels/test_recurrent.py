@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -205,9 +206,21 @@ def check_in_triton(device: torch.device, cuts: Cuts, job: Job) -> None:
     assert_alike(job, found, job.run(reference, cuts.plan()), 1e-4)
 
 
-@pytest.mark.parametrize("width", [5, 8])
-def test_odd_widths_go_through_the_reference(width: int) -> None:
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda cuts, width: convolution(cuts, 1, width, 3),
+        lambda cuts, width: channel_scan(cuts, 1, width, 4),
+        lambda cuts, width: rule(cuts, 2, 1, 2, (width, 8)),
+        lambda cuts, width: rule(cuts, 2, 1, 2, (8, width)),
+    ],
+)
+def test_odd_widths_go_through_the_reference(make: Callable[[Cuts, int], Job], monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiled loops read whole vectors."""
     cuts = Cuts([3], [[(0, 3, ZEROS, 0)]])
-    job = convolution(cuts, 1, width, 3)
-    assert_alike(job, job.run(recurrent, cuts.plan()), job.run(reference, cuts.plan()), 1e-4)
+    even = make(cuts, 8)
+    assert_alike(even, even.run(recurrent, cuts.plan()), even.run(reference, cuts.plan()), 1e-4)
+    odd = make(cuts, 5)
+    monkeypatch.setattr(recurrent, "cpu_recurrent", None)
+    for found, expected in zip(odd.run(recurrent, cuts.plan()), odd.run(reference, cuts.plan()), strict=True):
+        assert torch.equal(found, expected)
