@@ -357,6 +357,12 @@ def test_long_lengths_are_counted_and_said_so() -> None:
     assert found.steps is not None and found.steps.reasons == ('/pattern: "^[a-z]*$"',)
 
 
+def test_a_shortest_output_that_is_too_long_is_counted_in_tokens() -> None:
+    found = explain(VOCABULARY, "regex", "a{70000}")
+    assert found.shortest.text is None
+    assert f"the shortest output has {found.min_tokens:,} tokens; it is not shown" in "\n".join(lines(found))
+
+
 def test_of_alternatives_all_are_named_and_references_are_followed() -> None:
     schema = {
         "anyOf": [{"type": "integer", "minimum": 5}, {"$ref": "#/$defs/word"}],
