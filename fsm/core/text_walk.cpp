@@ -36,7 +36,7 @@ class Walk {
   void begin_with_a_row(Scratch::Place place) {
     const SafeCharacters& safe = find(place.state);
     int64_t row = is_plain(safe) ? std::min<int64_t>(safe.steps, NUM_PLAIN_ROWS) : 0;
-    if (row && place.count + NUM_PLAIN_ROWS > most_) {
+    if (row && counts_ && place.count + NUM_PLAIN_ROWS > most_) {
       const int64_t left = text_.max_length - place.count - least_length(text_, place.state, 0);
       row = stays_on_plain(text_, place.state) ? std::min(row, left) : 0;
     }

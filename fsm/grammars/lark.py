@@ -115,7 +115,7 @@ class _Reader:
                 message = "the shortest match is always empty; let it end with what it goes on to"
                 raise self.error(message, self.offsets.get(name, 0))
             if terminal.matches.accepts("") and not name.startswith(IGNORED):  # may be left out, then
-                filled = f"{name}, not empty"
+                filled = f"{name}, at least a character"  # rules have names of their own for that
                 rules[name] = Repeat(Rule(filled), 0, 1)
                 terminals[filled] = terminals.pop(name)
         ignored = [name for name in terminals if name.startswith(IGNORED)]

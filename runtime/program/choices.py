@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ...errors import RequestError
 from ..request import TokenLogprob
 
 MethodName = Literal["token_length_normalized", "greedy_token_selection", "unconditional_likelihood_normalized"]
@@ -45,7 +46,9 @@ unconditional_likelihood_normalized = ChoicesMethod("unconditional_likelihood_no
 
 
 def mean_logprob(tokens: Logprobs) -> float:
-    """Mean log-probability per token."""
+    """Mean log-probability per token. RequestError: there is none, as from servers that send no log-probabilities."""
+    if not tokens:
+        raise RequestError("no log-probabilities came for a choice; the server has to echo prompts with them")
     return sum(token.logprob for token in tokens) / len(tokens)
 
 

@@ -54,7 +54,7 @@ class Interpreter:
         self.ret_value: Any = None
         self._transcript = transcript
         self._num_forks = 0
-        self._scopes: dict[str, int] = {}
+        self._scopes: dict[str, list[int]] = {}  # where each of a name begins, the innermost last
         self._changed = threading.Condition(threading.RLock())
         self._queue: deque[Task] = deque()
         self._announced: Counter[str] = Counter()
@@ -320,9 +320,9 @@ class Interpreter:
             case RoleEnd(role):
                 self._transcript.end_role(role)
             case ScopeBegin(name):
-                self._scopes[name] = len(self._transcript.chunks)
+                self._scopes.setdefault(name, []).append(len(self._transcript.chunks))
             case ScopeEnd(name):
-                self._set(name, Variable.plain("".join(self._transcript.chunks[self._scopes.pop(name) :])))
+                self._set(name, Variable.plain("".join(self._transcript.chunks[self._scopes[name].pop() :])))
             case atom:
                 raise ProgramError(f"{type(atom).__name__} cannot be appended to a state")
 

@@ -88,7 +88,7 @@ class ProgramState:
         self._append(RoleEnd("assistant"))
 
     def var_scope(self, name: str) -> AbstractContextManager[None]:
-        """`with s.var_scope("x"):` stores all text appended in the block as `s["x"]`."""
+        """`with s.var_scope("x"):` stores all text appended in the block as `s["x"]`; the outer one of two, last."""
         return self._between(ScopeBegin(name), ScopeEnd(name))
 
     # -- variables ---------------------------------------------------------------------------------------------

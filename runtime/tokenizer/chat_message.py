@@ -25,6 +25,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from ...errors import RequestError
+from .beginnings import Beginnings
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 MAX_DEPTH = 64
@@ -42,10 +43,9 @@ class Shield:
         self._pattern = re.compile(f"(?=(?:{'|'.join(map(re.escape, texts))}))(.)" if texts else "(?!)", re.DOTALL)
         firsts = "".join({re.escape(text[0]) for text in texts})
         self._first = re.compile(f"[{firsts}]" if texts else "(?!)")
-        self._beginnings = {text[:length] for text in texts for length in range(1, len(text))}
-        self._longest = max(map(len, self._beginnings), default=0)
+        self._beginnings = Beginnings(texts)
         self._endings = tuple(endings)
-        self._begun = {ending[:length] for ending in endings for length in range(1, len(ending))}
+        self._begun = Beginnings(endings)
 
     def text(self, text: str, cut: str) -> str:
         """`text` with `cut` after the first character of every special token, after a begun one at its end, and before
@@ -62,7 +62,7 @@ class Shield:
         if self._first.search(text) is None:  # nearly always
             return text
         shielded = self._pattern.sub(rf"\1{cut}", text)
-        lengths = range(1, min(self._longest, len(text)) + 1)
+        lengths = range(1, min(self._beginnings.longest, len(text)) + 1)
         return shielded + cut if any(text[-n:] in self._beginnings for n in lengths) else shielded
 
     def message(self, message: dict[str, Any], cut: str) -> dict[str, Any]:

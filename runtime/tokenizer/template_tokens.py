@@ -17,6 +17,7 @@ from collections.abc import Iterable
 
 from jinja2 import nodes
 
+from .beginnings import Beginnings
 from .token_pieces import SPACE
 
 SEARCHED = "_phloem_searched"  # the filter that cuts what is looked for
@@ -48,9 +49,12 @@ def written(texts: Iterable[str], fragments: Iterable[str]) -> list[str]:
     texts, fragments = list(texts), list(fragments)
     whole, firsts, lasts = "\0".join(fragments), _firsts(texts, fragments), _lasts(texts, fragments)
 
+    most = max(map(len, firsts), default=0)
+
     def is_put_together(text: str) -> bool:
-        begins = [at for at in range(1, len(text)) if text[:at] in lasts]
-        return bool(begins) and any(text[at:] in firsts for at in range(begins[0], len(text)))
+        begins = _cuts(text, lasts)
+        ends = range(max(len(text) - most, begins[0]), len(text)) if begins else ()
+        return any(text[at:] in firsts for at in ends)
 
     return [text for text in texts if not _is_blank(text) and (text in whole or is_put_together(text))]
 
@@ -59,7 +63,7 @@ def endings(texts: Iterable[str], fragments: Iterable[str]) -> frozenset[str]:
     """What would make one of the texts, right after the end of a fragment."""
     texts = list(texts)
     lasts = _lasts(texts, fragments)
-    return frozenset(text[at:] for text in texts for at in range(1, len(text)) if text[:at] in lasts)
+    return frozenset(text[at:] for text in texts for at in _cuts(text, lasts))
 
 
 def mark_searches(tree: nodes.Template, texts: Iterable[str]) -> None:
@@ -102,17 +106,23 @@ def _is_blank(text: str) -> bool:
     return not text.replace(SPACE, "").strip()
 
 
+def _cuts(text: str, lasts: set[str]) -> list[int]:
+    """Where a text can be cut so that what is before the cut is one of `lasts`."""
+    most = max(map(len, lasts), default=0)
+    return [at for at in range(1, min(most + 1, len(text))) if text[:at] in lasts]
+
+
 def _firsts(texts: Iterable[str], fragments: Iterable[str]) -> set[str]:
     """The ends of the texts that fragments begin with."""
-    ends = {text[at:] for text in texts for at in range(1, len(text))}
-    longest = max(map(len, ends), default=0)
-    lengths = range(1, longest + 1)
-    return {part for fragment in fragments for n in lengths[: len(fragment)] if (part := fragment[:n]) in ends}
+    return {last[::-1] for last in _lasts((t[::-1] for t in texts), (f[::-1] for f in fragments))}
 
 
 def _lasts(texts: Iterable[str], fragments: Iterable[str]) -> set[str]:
-    """The beginnings of the texts that fragments end with."""
-    begins = {text[:at] for text in texts for at in range(1, len(text))}
-    longest = max(map(len, begins), default=0)
-    lengths = range(1, longest + 1)
-    return {part for fragment in fragments for n in lengths[: len(fragment)] if (part := fragment[-n:]) in begins}
+    """The beginnings of the texts that fragments end with. Memory: of what is found."""
+    begins = Beginnings(texts)
+    found = set[str]()
+    for fragment in fragments:
+        found.update(
+            part for n in range(1, min(len(fragment), begins.longest) + 1) if (part := fragment[-n:]) in begins
+        )
+    return found

@@ -134,7 +134,8 @@ def _methods() -> list[Call]:
         right += [("row_in_text", (state, state, 0, False, row, exits, starts, row)),
                   ("walk_exits", (False, state, exits, starts, row))]  # fmt: skip
         for text in text_of[:2]:
-            right.append(("walk_text", (text.core, text.core.start, 0, 1 << 29, True, row)))
+            for count in (0, 2**31 - 1):
+                right.append(("walk_text", (text.core, text.core.start, count, 1 << 29, True, row)))
             calls.append(("are_alike", core.are_alike, (text.core, 1, 1, 4, 100)))
             calls.append(("copies_of", core.copies_of, (text.core,)))
         calls += [(name, getattr(bound, name), arguments) for name, arguments in right]

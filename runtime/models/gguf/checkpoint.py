@@ -142,7 +142,12 @@ class GgufCheckpoint:
     def unread(self, ignored: Iterable[str]) -> list[str]:
         """Tensors of the file that were never read."""
         unread = self.file.tensors.keys() - self._read
-        return sorted(name for name in unread if not name.startswith("blk.") or int(name.split(".")[1]) < self._end)
+        return sorted(name for name in unread if not self._is_beyond(name))
+
+    def _is_beyond(self, name: str) -> bool:
+        """Whether a tensor is of a block after the last one that is read."""
+        first, number, *_ = (*name.split("."), "")
+        return first == "blk" and number.isdecimal() and int(number) >= self._end
 
     def place(self, name: str) -> str:
         info = self._info(name)

@@ -95,7 +95,7 @@ class GgufFile:
         try:
             return [
                 raw[start:stop].decode()
-                for start, stop in zip(starts, [*(s - 8 for s in starts[1:]), end], strict=True)
+                for start, stop in zip(starts, [*(s - 8 for s in starts[1:]), end], strict=False)  # of none: an end
             ]
         except UnicodeDecodeError as error:
             raise ModelError(f"{self.path}: {key}: a string is no UTF-8 ({error})") from None

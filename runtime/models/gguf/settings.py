@@ -149,7 +149,7 @@ def _parts_that_are_there(file: GgufFile, options: Architecture) -> dict[str, bo
     """What a `config.json` says of biases and norms of heads, by the tensors that there are."""
     parts = [(options.qkv_bias, "attn_q.bias"), (options.o_bias, "attn_output.bias")]
     parts += [(options.mlp_bias, "ffn_up.bias"), (options.qk_norm, "attn_q_norm.weight")]
-    there = {name.split(".", 2)[2] for name in file.tensors if name.startswith("blk.")}
+    there = {name.split(".", 2)[-1] for name in file.tensors if name.startswith("blk.")}
     found: dict[str, bool] = {}
     for option, name in parts:
         if isinstance(option, str):

@@ -127,6 +127,16 @@ def test_short_texts_are_those_that_lark_parses(text: str, alphabet: str) -> Non
     check_short_texts(text, words(alphabet, 7 if len(alphabet) < 3 else 6 if len(alphabet) < 4 else 5))
 
 
+@pytest.mark.parametrize("start", ['"b" [A]', '"b" A?', '(A | "c")*', 'r "b"\nr: r A "c" | A', '"c" (A "b"){0}'])
+@pytest.mark.parametrize("quantifier", ["*", "?"])
+def test_a_terminal_that_may_be_empty_is_one_that_may_be_left_out(start: str, quantifier: str) -> None:
+    """lark's own parser refuses such terminals."""
+    least = {"*": '"a"+', "?": '"a"'}[quantifier]
+    found = COMPILER.grammar(f'start: {start}\nA: "a"{quantifier}', "lark")
+    same = COMPILER.grammar(f"start: {start.replace('A', '[B]')}\nB: {least}", "lark")
+    assert [word for word in words("abc", 5) if accepts(found, word) != accepts(same, word)] == []
+
+
 @st.composite
 def grammars(draw: st.DrawFn) -> str:
     """Terminals that run into one another, in rules that repeat and recur."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import re
@@ -193,6 +194,12 @@ def test_numbers_of_other_libraries_are_numbers_and_ids_out_of_range_are_not_all
 def test_a_row_that_is_not_there_is_named() -> None:
     with pytest.raises(ph.ConfigError, match="bitmask: 1 rows, and none with the index 1"):
         fill_bitmasks([ph.GrammarMatcher(CONSTRAINTS[0])] * 2, np.zeros((1, 9), np.int32))
+
+
+def test_a_copy_is_a_fork() -> None:
+    matcher = ph.GrammarMatcher(COMPILER.regex("[ab]*"), max_tokens=2)
+    twin = copy.copy(matcher)
+    assert twin.accept_token(VOCABULARY.ids[b"a"]) and (twin.num_tokens, matcher.num_tokens) == (1, 0)
 
 
 def test_a_twin_within_a_budget_has_the_same_masks() -> None:

@@ -215,6 +215,20 @@ def test_a_pattern_that_is_not_known_is_refused(tmp_path: Path, content: bytes) 
         Tokenizer.from_folder(changed(tmp_path, content, b"gpt2", b"bert"))
 
 
+def test_an_array_of_no_strings_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "given.gguf"
+    path.write_bytes(b"GGUF" + struct.pack("<IQQQ3sIIQ", 3, 0, 1, 3, b"key", 9, 8, 0))
+    assert GgufFile(path).strings("key") == []
+
+
+def test_tensors_with_odd_names_are_in_the_way_of_none(tmp_path: Path, content: bytes) -> None:
+    """The last of these has no number where blocks have theirs."""
+    for name in (b"blk.aaaaaaaaaaaaaaa", b"blk..attn_q.weight_"):
+        path = changed(tmp_path, content, b"blk.0.attn_q.weight", name)
+        with pytest.raises(ModelError, match=r"given.gguf: tensor 'blk.0.attn_[a-z]*.weight' of shape .* is missing"):
+            Decoder.from_folder(path)
+
+
 def test_a_missing_tensor_is_named_as_the_file_names_it(tmp_path: Path, content: bytes) -> None:
     path = changed(tmp_path, content, b"blk.0.attn_q.weight", b"blk.0.attn_z.weight")
     with pytest.raises(

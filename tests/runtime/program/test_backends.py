@@ -119,6 +119,14 @@ def test_choices_are_compared_by_echoed_prompts(server: Script) -> None:
     assert all(body["max_tokens"] == 0 and body["echo"] for body in server.bodies)
 
 
+@pytest.mark.parametrize("logprobs", [None, {}, {"tokens": ["a"], "token_logprobs": [None]}])
+def test_choices_cannot_be_compared_without_log_probabilities(server: Script, logprobs: Any) -> None:
+    choice = {"index": 0, "text": "a", "logprobs": logprobs, "finish_reason": "length"}
+    server.replies = [Reply(json.dumps({"choices": [choice]}).encode())] * 2
+    with pytest.raises(ph.ProgramError, match="no log-probabilities came for a choice; the server has to echo prompts"):
+        plain.run(ph.select("x", [" no", " yes"]), backend=openai(server))
+
+
 DIALECTS: list[tuple[Literal["vllm", "sglang"], Any, dict[str, Any]]] = [
     ("vllm", ph.regex("a|b"), {"structured_outputs": {"regex": "a|b"}}),
     ("vllm", ph.choice(["a", "b."]), {"structured_outputs": {"choice": ["a", "b."]}}),

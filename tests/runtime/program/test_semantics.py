@@ -69,6 +69,14 @@ def scoped(s: ProgramState) -> None:
     s += "c"
 
 
+def scoped_twice(s: ProgramState) -> None:
+    with s.var_scope("v"):
+        s += "a"
+        with s.var_scope("v"):
+            s += "b"
+        s += s["v"]
+
+
 def used_in_text(s: ProgramState) -> None:
     s += "Q" + ph.gen("x")
     s += f" again {s['x']}"
@@ -87,6 +95,7 @@ CHAT = "<s><|system|>S<|end|><|user|>U<|end|><|assistant|>ok<|end|>"
         (role_ends, CHAT, {"x": "ok"}),
         (assigned, "7", {"v": 7}),
         (scoped, "abokc", {"x": "ok", "v": "bok"}),
+        (scoped_twice, "abb", {"v": "abb"}),
         (used_in_text, "Qok again ok", {"x": "ok"}),
     ],
 )

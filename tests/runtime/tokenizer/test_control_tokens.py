@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -256,6 +257,32 @@ def test_templates_find_what_they_look_for(folder: Path) -> None:
         assert shown("<think>a</think>b") == "True|b|<result>a</think>b|False|0|True|True|False"
         assert shown("\ufdd0</think>b") == "True|b|\ufdd0</think>b|False|0|True|True|False"
         assert shown("<result>") == "False|<result>|<result>|True|1|False|False|True"
+
+
+PARTS = st.lists(st.text("ab|", min_size=1, max_size=6), max_size=4)
+
+
+@given(PARTS, PARTS)
+def test_what_a_template_writes_is_found_as_it_is_defined(texts: list[str], parts: list[str]) -> None:
+    begun = {text[:at] for text in texts for at in range(1, len(text)) if any(p.endswith(text[:at]) for p in parts)}
+    ended = {text[at:] for text in texts for at in range(1, len(text)) if any(p.startswith(text[at:]) for p in parts)}
+
+    def is_written(text: str) -> bool:
+        cuts = [at for at in range(1, len(text)) if text[:at] in begun]
+        return text in "\0".join(parts) or any(text[at:] in ended for at in range(min(cuts, default=99), len(text)))
+
+    assert written(texts, parts) == [text for text in texts if is_written(text)]
+    assert endings(texts, parts) == {t[at:] for t in texts for at in range(1, len(t)) if t[:at] in begun}
+
+
+def test_a_long_control_token_takes_memory_once() -> None:
+    marks = ["<" + "x" * 20_000 + ">"]
+    tracemalloc.start()
+    for special, added in ((marks, []), ([], marks)):
+        ChatTemplate("{{ '<' ~ messages }}", "t", token_texts={}, special_texts=special, added_texts=added)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000_000, "all of its beginnings would take 200 MB"
 
 
 @pytest.mark.parametrize("length", [10, 63, 64, 65, 200])
