@@ -145,7 +145,7 @@ def gguf_vocabulary(path: Path) -> dict[str, Any]:
     elif kind == "llama":
         backend, adds_bos = SentencePieceModel(_sentencepiece(file, tokens), str(path), {}), True
     else:
-        raise ModelError(f"{path}: tokenizer.ggml.model: {kind} is not supported; gpt2, gemma4 and llama are")
+        raise ModelError(f"{path}: tokenizer.ggml.model: {kind[:80]} is not supported; gpt2, gemma4 and llama are")
     vocab_size = len(tokens) if embedding is None else embedding.shape[0]
     if len(tokens) > vocab_size:
         raise ModelError(f"{path}: tokenizer.ggml.tokens: {len(tokens)} tokens, but token_embd has {vocab_size} rows")
@@ -179,8 +179,8 @@ def _cut(file: GgufFile) -> Cut:
     name = file.fields().text("tokenizer.ggml.pre", "")
     if name not in CUTS:
         raise ModelError(
-            f"{file.path}: tokenizer.ggml.pre: {name or 'nothing'}: how it cuts texts is not known here; known are: "
-            f"{', '.join(CUTS)}"
+            f"{file.path}: tokenizer.ggml.pre: {name[:80] or 'nothing'}: how it cuts texts is not known here; known"
+            f" are: {', '.join(CUTS)}"
         )
     return CUTS[name]
 
@@ -248,7 +248,7 @@ def _vocab(file: GgufFile, tokens: list[str]) -> dict[str, Any]:
     odd = next((index for index, merge in enumerate(merges) if len(merge) != 2), None)
     if odd is not None:
         raise ModelError(
-            f"{file.path}: tokenizer.ggml.merges: entry {odd} is not two tokens: {' '.join(merges[odd])!r}"
+            f"{file.path}: tokenizer.ggml.merges: entry {odd} is not two tokens: {' '.join(merges[odd])[:80]!r}"
         )
     types = token_types(file, len(tokens))
     return {"vocab": {text: i for i, text in enumerate(tokens) if types[i] != _UNUSED}, "merges": merges}
