@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from phloem.errors import ConstraintError
 from phloem.fsm import Compiler
+from phloem.fsm.columns import K_SET
 from phloem.fsm.json_schema import ExtraKeys, KeyOrder, schema_to_grammar
 from phloem.fsm.network.network import Network, build_network
 from phloem.fsm.text.text_table import TextTable
@@ -70,8 +71,16 @@ def test_the_short_way_leads_to_the_same_network(schema: Any, key_order: KeyOrde
     if not isinstance(short, Network) or not isinstance(long, Network):
         assert short is long
         return
-    assert short.data.tolist() == long.data.tolist() and list(short.entries) == list(long.entries)
+    assert laid(short) == laid(long) and list(short.entries) == list(long.entries)
     assert [facts(text) for text in short.texts] == [facts(text) for text in long.texts]
+
+
+def laid(network: Network) -> tuple[Any, ...]:
+    """All arrays of a network."""
+    core = network.laid
+    arrays = (core.kinds, core.args, core.nexts, core.costs, core.options, core.entries, core.set_bytes)
+    sets = [core.members(number) for number in core.args[core.kinds == K_SET].tolist()]
+    return [array.tolist() for array in arrays], core.loops, core.shortest, core.num_bytes, sets
 
 
 def facts(text: TextTable) -> tuple[Any, ...]:
